@@ -1,0 +1,36 @@
+# Two commands matter: `make demo` and `make test`. `make help` lists the others.
+VENV ?= .venv
+PY = $(VENV)/bin/python
+READY = $(VENV)/.ready
+
+.PHONY: help demo test lint fmt bench venv clean
+
+help: ## list the commands
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
+
+demo: $(READY) ## replay a real engine and watch the sidecar read it, for a minute; PORT=N if 10047 is taken
+	@$(PY) tools/demo.py $(if $(PORT),--port $(PORT))
+
+test: $(READY) ## lint, types, import contracts and tests; RECORDINGS=DIR adds further recorded runs, ARGS=... goes to pytest
+	@tools/prometheus.sh
+	@$(PY) tools/check.py --recordings "$(RECORDINGS)" -- $(ARGS)
+
+lint: $(READY) ## all of `make test` but the tests
+	@$(PY) tools/check.py --lint-only
+
+fmt: $(READY) ## format the code and mend what ruff can
+	@$(VENV)/bin/ruff check --quiet --fix-only .
+	@$(VENV)/bin/ruff format .
+
+bench: $(READY) ## run each benchmark
+	@for file in bench/*.py; do echo "== $$file"; $(PY) $$file || exit 1; done
+
+venv: $(READY) ## make the virtual environment
+
+$(READY): setup.cfg pyproject.toml constraints.txt tools/venv.sh
+	@tools/venv.sh $(VENV)
+	@touch $@
+
+clean: ## remove the virtual environment and everything built
+	@rm -rf $(VENV) build dist exporter/*.egg-info sim/*.egg-info *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The simulator: it prices a scaling policy with the decision core before the policy runs."""
