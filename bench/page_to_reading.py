@@ -1,0 +1,62 @@
+"""CPU from a page to a Reading, against what prometheus_client needs to parse the page alone.
+
+    python bench/page_to_reading.py [--check]
+
+The page is a real vLLM's with two engines. Both are measured in this run, in turns, on CPU time; the figure is the
+median. With `--check` the exit code is 1 when a ratio is below its target.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from infscale.normalise import read_page
+
+PAGE = Path(__file__).parent.parent / "tests" / "data" / "pages" / "vllm-0.33.0-dp2.prom"
+TARGETS = (("what a decision or a drain needs", False, 60), ("with the histograms", True, 25))
+
+
+def cpu_s(run: Callable[[], object], repeats: int) -> float:
+    """CPU seconds of one run, over `repeats` runs."""
+    start = time.process_time()
+    for _ in range(repeats):
+        run()
+    return (time.process_time() - start) / repeats
+
+
+def main() -> int:
+    """Measure, print, and with --check judge."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="exit 1 when a ratio is below its target")
+    check = parser.parse_args().check
+    text = PAGE.read_text()
+    print(f"{PAGE.name}: {len(text) / 1000:.0f} kB, {text.count(chr(10))} lines")
+    missed = False
+    for title, histograms, target in TARGETS:
+        read_page(text, histograms=histograms)  # the first page of an engine teaches the memo
+        pairs = [
+            (
+                cpu_s(lambda: list(text_string_to_metric_families(text)), 2),
+                cpu_s(lambda: read_page(text, histograms=histograms), 50),  # noqa: B023
+            )
+            for _ in range(15)
+        ]
+        client_s, own_s = (statistics.median(side) for side in zip(*pairs, strict=True))
+        ratio = statistics.median(client / own for client, own in pairs)
+        missed = missed or ratio < target
+        print(
+            f"{title}: {own_s * 1e6:.0f} us, prometheus_client's parser {client_s * 1e3:.1f} ms: "
+            f"{ratio:.0f} times less (target {target})"
+        )
+    return int(check and missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""How the label sets of one metric combine: which series are engines of their own, copies, or do not count.
+
+`infscale.normalise` calls it for every metric of a profile. The rules per engine stand in `infscale.engines`.
+
+Runs on Python 3.9 (it travels in the drain bundle).
+"""
+
+from __future__ import annotations
+
+from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from infscale.engines.profile import Metric, Profile
+from infscale.exposition import Sample
+
+Samples = Mapping[str, List[Sample]]
+Counter = Dict[Tuple[str, str], float]
+"""A counter by (model, outcome or `le`); the second is empty where nothing was asked for."""
+
+INFINITY = float("inf")
+
+
+def series_of(samples: Samples, metric: Optional[Metric], profile: Profile) -> List[Sample]:
+    """The series of `metric` that count: its first spelling on the page, less those that the profile leaves out."""
+    if metric is None:
+        return []
+    for name in metric.names:
+        found = samples.get(name)
+        if found:
+            wanted = metric.where + profile.select
+            return [s for s in found if _counts(s.labels, wanted, profile.only)] if wanted or profile.only else found
+    return []
+
+
+def _counts(
+    labels: Mapping[str, str], wanted: Sequence[Tuple[str, str]], only: Sequence[Tuple[str, Tuple[str, ...]]]
+) -> bool:
+    if any(labels.get(label) != value for label, value in wanted):
+        return False
+    return all(labels.get(label, values[0]) in values for label, values in only)
+
+
+def model_of(labels: Mapping[str, str], profile: Profile) -> str:
+    """The model that a series belongs to; empty where the engine does not say."""
+    for label in profile.model_labels:
+        model = labels.get(label)
+        if model is not None:
+            return model
+    return ""
+
+
+def gauge_by_model(series: Iterable[Sample], profile: Profile) -> Dict[str, float]:
+    """Sum over engines (`sum_over`), the largest of copies, for each model.
+
+    Two data-parallel ranks of 6 and 2 requests are 8, whether one tensor rank or four publish them.
+    """
+    engines: Dict[Tuple[str, ...], float] = {}
+    for sample in series:
+        key = (model_of(sample.labels, profile), *[sample.labels.get(label, "") for label in profile.sum_over])
+        engines[key] = max(engines.get(key, sample.value), sample.value)
+    models: Dict[str, float] = {}
+    for key, value in engines.items():
+        models[key[0]] = models.get(key[0], 0.0) + value
+    return models
+
+
+def counter_by(series: Iterable[Sample], profile: Profile, labels: Tuple[str, ...] = ()) -> Counter:
+    """A counter by model and by the first of `labels` that a series has: the largest of copies, the sum of the rest.
+
+    Series that are not numbers or are negative are left out: a counter is passed through, never a reason to fail.
+    """
+    copies = frozenset(profile.copies)
+    sums: Counter = {}
+    ranks: Dict[Tuple[object, ...], Tuple[Tuple[str, str], float]] = {}
+    for sample in series:
+        value = sample.value
+        if not 0 <= value < INFINITY:
+            continue
+        key = (model_of(sample.labels, profile), "")
+        for label in labels:
+            if label in sample.labels:
+                key = (key[0], sample.labels[label])
+                break
+        if copies.isdisjoint(sample.labels):
+            sums[key] = sums.get(key, 0.0) + value
+        else:
+            rank = tuple(sorted(item for item in sample.labels.items() if item[0] not in copies))
+            ranks[rank] = (key, max(ranks.get(rank, (key, 0.0))[1], value))
+    for key, value in ranks.values():
+        sums[key] = sums.get(key, 0.0) + value
+    return sums
+
+
+def largest(series: Iterable[Sample], profile: Profile) -> Dict[str, float]:
+    """The largest series of each model: KV use is never summed (two engines at 0.6 are not 1.2)."""
+    models: Dict[str, float] = {}
+    for sample in series:
+        if not 0 <= sample.value < INFINITY:
+            continue
+        model = model_of(sample.labels, profile)
+        models[model] = max(models.get(model, 0.0), sample.value)
+    return models
