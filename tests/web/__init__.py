@@ -1,0 +1,1 @@
+"""Tests of infscale.web, over real sockets and with real processes."""
