@@ -1,0 +1,1 @@
+"""What infscale publishes: the contract (`catalogue`), one replica's values, its page."""
