@@ -1,0 +1,216 @@
+"""The sidecar: reads the engines of its Pod when it is scraped, and publishes what they have in flight.
+
+`infscale.cli.sidecar` parses the flags and starts it. Here is wiring only: scrape, outcome, watch, metrics and web each
+do one thing and know nothing of each other.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from infscale import __version__
+from infscale.engines import PROFILES
+from infscale.engines.profile import Profile
+from infscale.metrics.collectors import ReplicaCollector, Settings, own_registry
+from infscale.metrics.render import Renderer
+from infscale.metrics.replica import ReplicaView, merge
+from infscale.outcome import outcome
+from infscale.reading import FAILURES, ReadFailure
+from infscale.scrape import Page, SharedRead, Target, fetch
+from infscale.sidecar_page import sidecar_page
+from infscale.watch import STALE_AFTER_S, View, Watch
+from infscale.web.landing import HTML
+from infscale.web.message import Request, Response
+from infscale.web.routes import Router
+
+log = logging.getLogger(__name__)
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How the engines are read.
+
+    Attributes:
+        profile: the engine, where it was told.
+        profiles: those to look for otherwise, in the order of detection.
+        min_interval_s: a read is shared for this long; None: as the engine's profile says.
+        stale_after_s: see `infscale.watch`.
+        cpu_request: CPU cores that the engine's Pod requests; None when not told.
+        histograms: whether the engines' histograms are read.
+    """
+
+    profile: Profile | None = None
+    profiles: tuple[Profile, ...] = tuple(PROFILES.values())
+    min_interval_s: float | None = None
+    stale_after_s: float = STALE_AFTER_S
+    cpu_request: float | None = None
+    histograms: bool = True
+
+
+class Engine:
+    """One engine beside the sidecar: at most one read under way, its answer shared.
+
+    Args:
+        target: where its metrics page is.
+        settings: how it is read.
+        wall_clock: Unix seconds, for what is published.
+        clock: monotonic seconds, for sharing.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        settings: EngineSettings,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.source = target.url
+        self.failures = dict.fromkeys(FAILURES, 0)
+        self._target, self._settings, self._wall_clock = target, settings, wall_clock
+        self._watch = Watch(stale_after_s=settings.stale_after_s, cpu_request=settings.cpu_request)
+        self._found: Profile | None = settings.profile
+        self._state = ""
+        self._shared: SharedRead[View] = SharedRead(self._read, 0.0, clock)
+
+    def view(self) -> View:
+        """What the engine shows now: a new read, or one that is younger than the interval."""
+        interval_s = self._settings.min_interval_s
+        if interval_s is None:
+            interval_s = self._found.min_interval_s if self._found else 1.0
+        return self._shared.get(max_age_s=interval_s, timeout_s=self._target.timeout_s + 1.0)
+
+    def _read(self) -> View:
+        settings = self._settings
+        answer = fetch(self._target)
+        # A page shows its engine itself; for anything else the hints are those of the engine that was there before.
+        page = isinstance(answer, Page) and answer.status == 200
+        result = outcome(
+            answer,
+            profile=settings.profile if page else self._found,
+            profiles=settings.profiles,
+            source=self.source,
+            histograms=settings.histograms,
+        )
+        if isinstance(result, ReadFailure):
+            self.failures[result.reason] += 1
+        else:
+            self._found = next((p for p in settings.profiles if p.name == result.engine), settings.profile)
+        view = self._watch.step(result, self._wall_clock(), duration_s=answer.duration_s)
+        self._log_change(view)
+        return view
+
+    def _log_change(self, view: View) -> None:
+        """One line for each change of state; the page's counters tell the rest."""
+        if view.state == self._state:
+            return
+        level = logging.INFO if view.state in ("ok", "fresh", "asleep", "loading") else logging.WARNING
+        fields: dict[str, object] = {"url": self.source, "state": view.state, "was": self._state or "unknown"}
+        if view.message:
+            fields["reason"] = view.message
+        log.log(level, "engine state", extra=fields)
+        self._state = view.state
+
+
+class Sidecar:
+    """The engines of one Pod as one replica: its page, its JSON, its landing page.
+
+    Args:
+        engines: at least one.
+        settings: what the flags say about the page.
+    """
+
+    def __init__(self, engines: Sequence[Engine], settings: Settings) -> None:
+        self._engines = tuple(engines)
+        self._settings = settings
+        # Several engines are read at once, so that one that hangs costs its own time-out and not the sum.
+        self._pool = ThreadPoolExecutor(len(engines), "engine") if len(engines) > 1 else None
+        self._renderer = Renderer(ReplicaCollector(self.views, self.failures, settings), own_registry(__version__))
+
+    def views(self) -> list[View]:
+        """Each engine's view, read now or shared."""
+        if self._pool is None:
+            return [self._engines[0].view()]
+        return list(self._pool.map(Engine.view, self._engines))
+
+    def failures(self) -> Mapping[str, float]:
+        """Failed reads of all engines by reason."""
+        return {reason: sum(engine.failures[reason] for engine in self._engines) for reason in FAILURES}
+
+    def replica(self) -> ReplicaView:
+        """The replica as it is now."""
+        return merge(self.views(), model_name=self._settings.model_name, capacity=self._settings.capacity)
+
+    def reading(self) -> dict[str, Any]:
+        """What `/api/v1/reading` answers: the replica, and each engine with its state and why."""
+        views = self.views()
+        replica = merge(views, model_name=self._settings.model_name, capacity=self._settings.capacity)
+        known = replica.models
+        return {
+            "state": replica.state,
+            "message": replica.message,
+            "up": replica.up,
+            "inflight": replica.inflight,
+            "running": _sum([model.running for model in known]),
+            "waiting": _sum([model.waiting for model in known]),
+            "kv": max((model.kv for model in known if model.kv is not None), default=None),
+            "capacity": replica.capacity,
+            "read_at": replica.read_at_s,
+            "models": [asdict(model) for model in known],
+            "engines": [
+                {
+                    "url": engine.source,
+                    "engine": view.known.engine if view.known else None,
+                    "state": view.state,
+                    "message": view.message,
+                }
+                for engine, view in zip(self._engines, views, strict=True)
+            ],
+            "warnings": list(replica.warnings),
+        }
+
+    def routes(self) -> Router:
+        """The main listener's paths."""
+        router = Router()
+        router.add("/metrics", self._metrics)
+        router.add("/api/v1/reading", lambda _request: _json(self.reading()))
+        router.add("/", lambda _request: Response(body=sidecar_page(self.reading()), content_type=HTML))
+        return router
+
+    def _metrics(self, request: Request) -> Response:
+        headers = request.headers
+        page = self._renderer.page(headers.get("accept", ""), headers.get("accept-encoding", ""))
+        more = {"Vary": "Accept, Accept-Encoding"}
+        if page.content_encoding:
+            more["Content-Encoding"] = page.content_encoding
+        return Response(body=page.body, content_type=page.content_type, headers=more)
+
+
+def kubelet_routes(ready: Callable[[], bool]) -> Router:
+    """The kubelet listener's paths: alive while it answers, ready until it is told to stop."""
+    router = Router()
+    router.add("/-/healthy", lambda _request: Response(body=b"healthy\n"))
+
+    def readiness(_request: Request) -> Response:
+        return Response(body=b"ready\n") if ready() else Response(503, b"stopping\n")
+
+    router.add("/-/ready", readiness)
+    return router
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    if not values or any(value is None for value in values):
+        return None
+    return sum(value for value in values if value is not None)
+
+
+def _json(value: object) -> Response:
+    return Response(body=(json.dumps(value, indent=1) + "\n").encode(), content_type=JSON)

@@ -1,0 +1,64 @@
+"""The sidecar's landing page: the state of the replica and why, for the person who opens its port in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from infscale import __version__
+from infscale.reading import ASLEEP, FRESH, LOADING, OK, SATURATED, STALE
+from infscale.web.landing import Link, Section, State, landing_page
+
+REFRESH_S = 5
+_TONES = {OK: "good", FRESH: "good", ASLEEP: "good", LOADING: "warn", SATURATED: "warn", STALE: "warn"}
+_FINE = "the engine answers and its numbers are as read"
+
+
+def sidecar_page(reading: Mapping[str, Any]) -> bytes:
+    """The page for what `/api/v1/reading` says, as UTF-8 HTML.
+
+    Args:
+        reading: the replica as `infscale.sidecar.Sidecar.reading` gives it.
+    """
+    state = reading["state"]
+    facts = [("in flight", _number(reading["inflight"]))]
+    facts += [
+        (name, _number(reading[name])) for name in ("running", "waiting", "capacity") if reading[name] is not None
+    ]
+    if reading["kv"] is not None:
+        facts.append(("KV cache", f"{reading['kv']:.0%}"))
+    return landing_page(
+        "infscale sidecar",
+        __version__,
+        state=State(state, reading["message"] or _FINE, _TONES.get(state, "bad")),
+        facts=facts,
+        sections=_sections(reading),
+        links=(
+            Link("/metrics", "/metrics", "what Prometheus scrapes"),
+            Link("/api/v1/reading", "/api/v1/reading", "this page as JSON"),
+        ),
+        refresh_s=REFRESH_S,
+    )
+
+
+def _sections(reading: Mapping[str, Any]) -> list[Section]:
+    sections = []
+    if len(reading["models"]) > 1:
+        rows = [(model["model"], f"{_number(model['inflight'])} in flight") for model in reading["models"]]
+        sections.append(Section("Models", rows))
+    engines = []
+    for engine in reading["engines"]:
+        text = f"{engine['engine'] or 'engine not known yet'}: {engine['state']}"
+        engines.append((engine["url"], f"{text}: {engine['message']}" if engine["message"] else text))
+    sections.append(Section("Engines", engines))
+    if reading["read_at"] is not None:
+        read_at = datetime.fromtimestamp(reading["read_at"], UTC).isoformat(sep=" ", timespec="seconds")
+        sections.append(Section("Values", [("read at", read_at.replace("+00:00", " UTC"))]))
+    if reading["warnings"]:
+        sections.append(Section("Warnings", [("", warning) for warning in reading["warnings"]]))
+    return sections
+
+
+def _number(value: float | None) -> str:
+    return "not known" if value is None else f"{value:g}"
