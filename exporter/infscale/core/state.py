@@ -1,0 +1,132 @@
+"""What the HPA layer remembers between two evaluations, and its form as JSON.
+
+The controller keeps the log and the events in memory and loses them when it restarts; the roles of infscale keep this
+in a file. Reading and writing files is theirs; here are only the pure functions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from infscale.core.numbers import MAX_INT32, MIN_INT32
+from infscale.errors import StateError
+
+VERSION = 1
+
+Json = dict[str, object]
+
+_Entry = TypeVar("_Entry")
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What the metrics proposed at an instant, before stabilisation and limits."""
+
+    replicas: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleEvent:
+    """By how many replicas (a positive number) the core changed the count at an instant."""
+
+    change: int
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The memory of the HPA layer.
+
+    Attributes:
+        recommendations: the log of proposals, in the order of its slots; None before the first evaluation.
+        scale_up_events, scale_down_events: the core's own changes, kept only where `behavior` is set.
+        scaled_to_zero: the HPA's ScaledToZero condition (1.37 and newer): the count is 0 because the core made it so.
+    """
+
+    recommendations: tuple[Recommendation, ...] | None = None
+    scale_up_events: tuple[ScaleEvent, ...] = ()
+    scale_down_events: tuple[ScaleEvent, ...] = ()
+    scaled_to_zero: bool = False
+
+
+def to_json(state: State) -> Json:
+    """The state as a JSON object with a version; `from_json` reads it back unchanged."""
+    log = state.recommendations
+    return {
+        "version": VERSION,
+        "recommendations": None if log is None else [{"replicas": r.replicas, "time_s": r.time_s} for r in log],
+        "scale_up_events": [{"change": event.change, "time_s": event.time_s} for event in state.scale_up_events],
+        "scale_down_events": [{"change": event.change, "time_s": event.time_s} for event in state.scale_down_events],
+        "scaled_to_zero": state.scaled_to_zero,
+    }
+
+
+def from_json(data: object, where: str = "state") -> State:
+    """The state that a JSON value holds.
+
+    Args:
+        data: as `json.loads` gives it.
+        where: begins the text of an error, such as the file's name.
+
+    Raises:
+        StateError: for anything that `to_json` does not write: damaged, foreign, or of a later version.
+    """
+    table = _mapping(data, where)
+    version = table.get("version")
+    if version != VERSION or isinstance(version, bool):
+        raise StateError(
+            f"{where}.version: {version!r}: expected {VERSION}; "
+            "the state is foreign or was written by another version of infscale, move it aside to start anew"
+        )
+    expected = ("version", "recommendations", "scale_up_events", "scale_down_events", "scaled_to_zero")
+    for key in expected:
+        if key not in table:
+            raise StateError(f"{where}: {key} is missing: the state is damaged, move it aside to start anew")
+    for key in table:
+        if key not in expected:
+            raise StateError(f"{where}: {key!r} is unknown: expected {', '.join(expected)}")
+    zero = table["scaled_to_zero"]
+    if not isinstance(zero, bool):
+        raise StateError(f"{where}.scaled_to_zero: {zero!r}: expected true or false")
+    log = table["recommendations"]
+    return State(
+        recommendations=None if log is None else _entries(log, f"{where}.recommendations", "replicas", Recommendation),
+        scale_up_events=_entries(table["scale_up_events"], f"{where}.scale_up_events", "change", ScaleEvent),
+        scale_down_events=_entries(table["scale_down_events"], f"{where}.scale_down_events", "change", ScaleEvent),
+        scaled_to_zero=zero,
+    )
+
+
+def _entries(data: object, where: str, key: str, make: Callable[[int, float], _Entry]) -> tuple[_Entry, ...]:
+    if not isinstance(data, list):
+        raise StateError(f"{where}: {type(data).__name__}: expected a list")
+    entries = []
+    for index, item in enumerate(data):
+        place = f"{where}[{index}]"
+        entry = _mapping(item, place)
+        if set(entry) != {key, "time_s"}:
+            raise StateError(f"{place}: has {', '.join(entry) or 'nothing'}: expected {key} and time_s")
+        entries.append(make(_count(entry[key], f"{place}.{key}"), _time_s(entry["time_s"], f"{place}.time_s")))
+    return tuple(entries)
+
+
+def _mapping(data: object, where: str) -> Mapping[str, object]:
+    if not isinstance(data, dict):
+        raise StateError(f"{where}: {type(data).__name__}: expected an object")
+    return data
+
+
+def _count(data: object, where: str) -> int:
+    if not isinstance(data, int) or isinstance(data, bool) or not MIN_INT32 <= data <= MAX_INT32:
+        raise StateError(f"{where}: {data!r}: expected a whole number within int32")
+    return data
+
+
+def _time_s(data: object, where: str) -> float:
+    if not isinstance(data, int | float) or isinstance(data, bool) or not math.isfinite(data):
+        raise StateError(f"{where}: {data!r}: expected Unix seconds")
+    return data
