@@ -51,7 +51,6 @@ WHOLE = {
     "model_label": ["model", "model_name"],
     "role_label": "role",
     "min_interval": 3.5,
-    "needles": ["_total"],
     "hints": {"not_found": "a", "unauthorized": "b", "disabled": "c", "timeout": "d"},
     "select": {"ReplicaId": "r2"},
 }

@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -18,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 CLOSING_LINE = re.compile(r"\d+ (passed|failed|skipped|error|deselected).* in [\d.]+s")
 """Pytest's own, with -q."""
+END_LIMIT_S = 20
+"""From that line to the end of the process: it hangs for ever where a test left a thread running."""
 
 
 def lints() -> list[tuple[str, list[str]]]:
@@ -65,10 +69,17 @@ def run_tests(recordings: str, arguments: list[str]) -> tuple[bool, str]:
     last = ""
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
+        limit = threading.Timer(END_LIMIT_S, process.kill)
         for line in process.stdout:
             print(line, end="", flush=True)
-            last = line if CLOSING_LINE.match(line) else last
+            if CLOSING_LINE.match(line):
+                if not last:
+                    limit.start()
+                last = line
         code = process.wait()
+        limit.cancel()
+    if code == -signal.SIGKILL:
+        return False, f"a test left something running: pytest did not end {END_LIMIT_S} s after its closing line"
     counts = re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", last)
     words = [f"{count} {'test' if count == '1' else 'tests'} {outcome}" for count, outcome in counts]
     return code == 0, ", ".join(words) or "no test ran"

@@ -42,9 +42,8 @@ def _counts(
 def model_of(labels: Mapping[str, str], profile: Profile) -> str:
     """The model that a series belongs to; empty where the engine does not say."""
     for label in profile.model_labels:
-        model = labels.get(label)
-        if model is not None:
-            return model
+        if label in labels:
+            return labels[label]
     return ""
 
 
@@ -54,36 +53,38 @@ def gauge_by_model(series: Iterable[Sample], profile: Profile) -> Dict[str, floa
     Two data-parallel ranks of 6 and 2 requests are 8, whether one tensor rank or four publish them.
     """
     engines: Dict[Tuple[str, ...], float] = {}
-    for sample in series:
-        key = (model_of(sample.labels, profile), *[sample.labels.get(label, "") for label in profile.sum_over])
-        engines[key] = max(engines.get(key, sample.value), sample.value)
+    sum_over = profile.sum_over
+    for _, labels, value in series:
+        key = (model_of(labels, profile), *[labels.get(label, "") for label in sum_over])
+        if key not in engines or value > engines[key]:
+            engines[key] = value
     models: Dict[str, float] = {}
     for key, value in engines.items():
         models[key[0]] = models.get(key[0], 0.0) + value
     return models
 
 
-def counter_by(series: Iterable[Sample], profile: Profile, labels: Tuple[str, ...] = ()) -> Counter:
-    """A counter by model and by the first of `labels` that a series has: the largest of copies, the sum of the rest.
+def counter_by(series: Iterable[Sample], profile: Profile, outcome_labels: Tuple[str, ...] = ()) -> Counter:
+    """A counter by model and by the first of `outcome_labels` there: the largest of copies, the sum of the rest.
 
     Series that are not numbers or are negative are left out: a counter is passed through, never a reason to fail.
     """
-    copies = frozenset(profile.copies)
+    copies = profile.copies
     sums: Counter = {}
     ranks: Dict[Tuple[object, ...], Tuple[Tuple[str, str], float]] = {}
-    for sample in series:
-        value = sample.value
+    for _, labels, value in series:
         if not 0 <= value < INFINITY:
             continue
-        key = (model_of(sample.labels, profile), "")
-        for label in labels:
-            if label in sample.labels:
-                key = (key[0], sample.labels[label])
+        outcome = ""
+        for label in outcome_labels:
+            if label in labels:
+                outcome = labels[label]
                 break
-        if copies.isdisjoint(sample.labels):
+        key = (model_of(labels, profile), outcome)
+        if copies.isdisjoint(labels):
             sums[key] = sums.get(key, 0.0) + value
         else:
-            rank = tuple(sorted(item for item in sample.labels.items() if item[0] not in copies))
+            rank = tuple(sorted(item for item in labels.items() if item[0] not in copies))
             ranks[rank] = (key, max(ranks.get(rank, (key, 0.0))[1], value))
     for key, value in ranks.values():
         sums[key] = sums.get(key, 0.0) + value

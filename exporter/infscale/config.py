@@ -134,7 +134,7 @@ def load_yaml(path: str) -> dict[str, object]:
         _check_size(text, path)
         root = yaml.compose(text, Loader=_Loader)
         if root is None:
-            raise ConfigError("the file is empty, expected settings such as 'engine: vllm'", source=path)
+            raise ConfigError("the file is empty, expected settings", source=path)
         value = _value(root, Place(path), _Loader(""))
     except yaml.MarkedYAMLError as exc:
         where = _line(exc.problem_mark or exc.context_mark)

@@ -22,7 +22,7 @@ from typing import Mapping, NamedTuple, NoReturn
 BLANKS = " \t\r"
 """What may stand around a line; the carriage return is that of a CRLF line end."""
 
-NO_LABELS: Mapping[str, str] = {}
+_NO_LABELS: Mapping[str, str] = {}
 
 DECIMAL = "0123456789.eE+-"
 """The characters of every number but NaN and infinity; of what is made of them, `float` reads what Prometheus does."""
@@ -80,7 +80,7 @@ def read_series(line: str) -> tuple[str, Mapping[str, str], int]:
     match = _NAME.match(line)
     at = _skip(line, match.end()) if match else 0
     if line.startswith("{", at):
-        quoted, labels, at = read_labels(line, at + 1)
+        quoted, labels, at = _read_labels(line, at + 1)
         if match and quoted:
             raise LineError("a second metric name", quoted)
         if not match and not quoted:
@@ -90,7 +90,7 @@ def read_series(line: str) -> tuple[str, Mapping[str, str], int]:
         raise LineError("expected a metric name (letters, digits, _ and :; others in quotes inside the braces)", line)
     if at == match.end() < len(line):
         raise LineError("expected a blank or { after the metric name", line[at:])
-    return match.group(), NO_LABELS, at
+    return match.group(), _NO_LABELS, at
 
 
 def read_number(text: str) -> float:
@@ -176,7 +176,7 @@ def _skip(line: str, at: int) -> int:
     return match.end() if match else at
 
 
-def read_labels(line: str, at: int) -> tuple[str, Mapping[str, str], int]:
+def _read_labels(line: str, at: int) -> tuple[str, Mapping[str, str], int]:
     """Read what follows an opening brace: the quoted metric name (or empty), the labels, the place after the brace."""
     name = ""
     labels: dict[str, str] = {}
@@ -258,7 +258,7 @@ def _read_rest(line: str, at: int, openmetrics: bool) -> float:
         at = _skip(line, at + 1)
         if not line.startswith("{", at):
             raise LineError("expected { after the # of an exemplar", line[at:] or line)
-        name, _, at = read_labels(line, at + 1)
+        name, _, at = _read_labels(line, at + 1)
         if name:
             raise LineError("a metric name in an exemplar", name)
         at = _skip(line, at)

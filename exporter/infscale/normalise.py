@@ -74,14 +74,9 @@ def selector(profile: Profile, histograms: bool) -> Selector:
     wanted += [profile.prompt_tokens, profile.generation_tokens, profile.finished, profile.rejected, profile.capacity]
     wanted += [profile.sleep[0]] if profile.sleep else []
     names = [name for metric in wanted if metric for name in metric.names]
-    needles = list(profile.needles)
     if histograms:
-        for metric in profile.histograms:
-            names += [name + part for name in metric.names for part in ("_bucket", "_sum")]
-            needles += [name + "_" for name in metric.names]
-    plain = (profile.cpu, profile.start_time)
-    needles += [name for name in (*names, *plain) if not any(needle in name for needle in needles)]
-    return Selector(dict.fromkeys(names), prefix=profile.prefix, plain=plain, needles=dict.fromkeys(needles))
+        names += [name + part for m in profile.histograms for name in m.names for part in ("_bucket", "_sum")]
+    return Selector(names, prefix=profile.prefix, plain=(profile.cpu, profile.start_time))
 
 
 def _reading(selection: Selection, profile: Profile) -> Union[Reading, ReadFailure]:

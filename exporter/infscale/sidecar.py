@@ -17,6 +17,8 @@ from typing import Any
 from infscale import __version__
 from infscale.engines import PROFILES
 from infscale.engines.profile import Profile
+from infscale.fleet.from_readings import buckets_of
+from infscale.fleet.peer import ttft_json
 from infscale.metrics.collectors import ReplicaCollector, Settings, own_registry
 from infscale.metrics.render import Renderer
 from infscale.metrics.replica import ReplicaView, merge
@@ -163,6 +165,11 @@ class Sidecar:
             "waiting": _sum([model.waiting for model in known]),
             "kv": max((model.kv for model in known if model.kv is not None), default=None),
             "capacity": replica.capacity,
+            "cpu_ratio": replica.cpu_ratio,
+            "prompt_tokens": _sum([model.prompt_tokens for model in known]),
+            "generation_tokens": _sum([model.generation_tokens for model in known]),
+            "ttft": ttft_json(buckets_of(found.histogram for found in replica.histograms)),
+            "draining": False,
             "read_at": replica.read_at_s,
             "models": [asdict(model) for model in known],
             "engines": [

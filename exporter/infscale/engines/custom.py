@@ -272,7 +272,6 @@ def _keys() -> dict[str, _Key]:
         "model_label": words,
         "role_label": (_label, str),
         "min_interval": (_interval, float),
-        "needles": (checks.texts, list),
         "hints": (_hints, lambda value: {key: getattr(value, key) for key in _HINTS}),
         "select": (_labels, dict),
     }

@@ -10,7 +10,7 @@ Runs on Python 3.9 (it travels in the drain bundle).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Optional, Tuple
+from typing import FrozenSet, Optional, Tuple
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,6 @@ class Profile:
         model_labels, role_label: where a series says its model and its role.
         min_interval_s: reads of the engine are shared for at least this long.
         select: labels that a series must have to count, from the user (`ReplicaId`).
-        needles: substrings of the names above, fewer than the names, that the page is searched for; speed only.
     """
 
     name: str
@@ -100,7 +99,7 @@ class Profile:
     front: Optional[Metric] = None
     optional: Tuple[str, ...] = ()
     sum_over: Tuple[str, ...] = ()
-    copies: Tuple[str, ...] = ("pid",)
+    copies: FrozenSet[str] = frozenset(("pid",))
     replica_label: str = ""
     only: Tuple[Tuple[str, Tuple[str, ...]], ...] = ()
     not_engine: Tuple[str, ...] = ()
@@ -123,7 +122,6 @@ class Profile:
     role_label: str = ""
     min_interval_s: float = 1.0
     select: Tuple[Tuple[str, str], ...] = ()
-    needles: Tuple[str, ...] = ()
     hints: Hints = field(default_factory=Hints)
 
     def __hash__(self) -> int:

@@ -26,7 +26,7 @@ SGLANG = Profile(
         metric("num_decode_transfer_queue_reqs"),
     ),
     sum_over=("dp_rank",),
-    copies=("tp_rank", "pp_rank", "moe_ep_rank", "pid"),
+    copies=frozenset(("tp_rank", "pp_rank", "moe_ep_rank", "pid")),
     only=(("priority", ("",)),),
     kv=metric("token_usage"),
     prompt_tokens=metric("prompt_tokens_total"),
@@ -40,7 +40,6 @@ SGLANG = Profile(
         metric("queue_time_seconds", "queue_time_s"),
     ),
     role_label="engine_type",
-    needles=("_reqs", "process_"),
     hints=Hints(
         not_found="start SGLang with --enable-metrics; a node that is not the first has no metrics page",
         disabled="start SGLang with --enable-metrics",

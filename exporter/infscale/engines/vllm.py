@@ -35,7 +35,6 @@ VLLM = Profile(
     served=(metric("time_to_first_token_seconds_count"), metric("e2e_request_latency_seconds_count")),
     sleep=(metric("engine_sleep_state"), "sleep_state", "awake"),
     histograms=HISTOGRAMS,
-    needles=("num_requests_", "cache_usage_perc", "process_"),
     hints=Hints(
         not_found="no metrics at this path: vLLM serves them at /metrics of its API port",
         disabled="start vLLM without --disable-log-stats: with it the page has no engine metrics",
