@@ -1,0 +1,12 @@
+"""Kubernetes, as far as a recommender needs it: workloads and their scale, Pods, who else scales them, a Lease.
+
+    cluster      `Cluster`, the interface that the rest of infscale uses, and what implements it
+    objects      what it returns: frozen dataclasses, never JSON
+    lease        who is the one that scales: pure; `leases` reads and writes it
+    access       how to get a `Cluster` here: in a Pod, or as a person
+    incluster    access from a Pod, with its service account
+    kubectl      access for a person, with their kubeconfig
+    errors       `KubeError` and its kin
+
+Nothing here decides how many replicas there should be.
+"""

@@ -1,0 +1,1 @@
+"""Tests of infscale.kube, and the API server stand-in that other tests use too."""
