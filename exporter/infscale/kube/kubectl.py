@@ -11,7 +11,7 @@ A call is one process. What kubectl offers for a raw path decides how:
 
 kubectl itself waits and tries again when it meets 429 with Retry-After, within the time of the call. It tells no HTTP
 status, but the reason of the Status object, from which the status follows. The environment is passed through: proxy
-variables are the person's wish here. Tried with kubectl 1.32 and 1.33.
+variables are the person's wish here. Tried with kubectl 1.32.
 """
 
 from __future__ import annotations
