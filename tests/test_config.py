@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from infscale.cli.config_file import config_file_option, settings_of
 from infscale.cli.options import LISTEN_ADDRESS, SECONDS, URL, option
-from infscale.config import MAX_BYTES, Config, load_config, load_yaml
+from infscale.config import Config, load_config
 from infscale.engines import PROFILES
 from infscale.errors import ConfigError, UsageError
+from infscale.yaml_file import SETTINGS, load_yaml
 
 
 @click.command()
@@ -195,7 +196,7 @@ def test_unknown_engine_lists_the_known(file):
         ("k" * 1000 + ": 1", "'kkkk"),
         (b"\x7fELF\x00\x01\xff", "a binary file, expected YAML in UTF-8"),
         (b"engine: a\x00b", "a binary file, expected YAML in UTF-8"),
-        (b"#" * (MAX_BYTES + 1), "larger than 1024 KiB, not a configuration file"),
+        (b"#" * (SETTINGS.bytes + 1), "larger than 1 MiB, not a configuration file"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(file, text, said):

@@ -12,8 +12,8 @@ import yaml
 from infscale.core.grammar import policy_text
 from infscale.errors import ConfigError
 from infscale.manifest import load_manifest, manifest_policy
-from infscale.manifest_documents import MAX_BYTES
 from infscale.manifest_metrics import metric_in
+from infscale.yaml_file import MANIFESTS
 
 DATA = Path(__file__).parent / "data" / "manifests"
 
@@ -319,7 +319,7 @@ def test_an_hpa_that_keda_made():
     [
         (None, "cannot be read: No such file"),
         (b"\xff\xfe\x00", "a binary file"),
-        (b"#" * (MAX_BYTES + 1), "larger than 4 MiB"),
+        (b"#" * (MANIFESTS.bytes + 1), "larger than 4 MiB"),
     ],
 )
 def test_files_that_cannot_be_read(data, said, tmp_path):

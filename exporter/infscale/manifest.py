@@ -15,10 +15,11 @@ from infscale.core.checks import faults
 from infscale.core.scaling import ScalePolicy
 from infscale.core.settings import policy_of
 from infscale.errors import ConfigError
-from infscale.manifest_documents import Document, documents, text_of
+from infscale.manifest_documents import Document, documents
 from infscale.manifest_hpa import hpa_settings
 from infscale.manifest_keda import scaled_object_settings
 from infscale.manifest_metrics import Findings
+from infscale.yaml_file import MANIFESTS, text_of
 
 HPA, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
 _VERSIONS = {HPA: "autoscaling/v2", SCALED_OBJECT: "keda.sh/v1alpha1"}
@@ -47,7 +48,7 @@ def load_manifest(path: str) -> ManifestPolicy:
     Raises:
         ConfigError: the file cannot be read, has no autoscaler or several, or one that cannot be used as a policy.
     """
-    return manifest_policy(text_of(path), path)
+    return manifest_policy(text_of(path, MANIFESTS), path)
 
 
 def manifest_policy(text: str, source: str) -> ManifestPolicy:

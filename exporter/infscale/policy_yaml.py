@@ -15,7 +15,6 @@ import yaml
 
 from infscale import checks
 from infscale.checks import Place
-from infscale.config import load_yaml
 from infscale.core.checks import faults
 from infscale.core.policy import PolicyType, ScalingPolicy, SelectPolicy
 from infscale.core.scaling import AUTO, Goal, MetricName, ScalePolicy
@@ -32,6 +31,7 @@ from infscale.core.settings import (
     policy_of,
     settings_of,
 )
+from infscale.yaml_file import load_yaml
 
 BEHAVIOR = {"up": "scaleUp", "down": "scaleDown"}
 _HPA_FIELD = {

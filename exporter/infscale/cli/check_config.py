@@ -50,7 +50,8 @@ def _understood(file: str) -> str:
     Raises:
         InfscaleError: what is wrong with it.
     """
-    from infscale.config import check_config, load_yaml
+    from infscale.config import check_config
+    from infscale.yaml_file import load_yaml
 
     values = load_yaml(file)
     if any(key in values for key in _WEB_KEYS):

@@ -250,7 +250,7 @@ def _keys() -> dict[str, _Key]:
         "front": one,
         "optional": (_optional, list),
         "sum_over": words,
-        "copies": words,
+        "copies": (lambda value, place: frozenset(words[0](value, place)), sorted),
         "replica_label": (_label, str),
         "only": (_only, lambda value: {label: list(allowed) for label, allowed in value}),
         "not_engine": words,

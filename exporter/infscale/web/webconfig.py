@@ -129,7 +129,7 @@ def _stamp(file: str) -> Stamp:
 
 def _load(path: str, stamps: dict[str, Stamp]) -> WebSettings:
     """Read the file and those that it names; each one's stamp is taken before it is read, so no change is missed."""
-    from infscale.config import load_yaml  # yaml costs 3 MB, and most sidecars have no web config file
+    from infscale.yaml_file import load_yaml  # yaml costs 3 MB, and most sidecars have no web config file
 
     stamps[path] = _stamp(path)
     values, top = load_yaml(path), Place(path)
