@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from infscale.metrics import catalogue
+from infscale.metrics import catalogue, contract
+from infscale.metrics.catalogue_replica import FAILURE_MEANINGS, STATE_MEANINGS
 from infscale.reading import FAILURES, STATES
 
 ROOT = Path(__file__).parents[2]
-UNITS = {"seconds", "ratio", "requests", "tokens", "info", "up", "state", "failures"}
+UNITS = {"seconds", "ratio", "requests", "tokens", "replicas", "decisions", "resets", "failures"}
+UNITS |= {"info", "up", "state", "reason", "draining", "drains", "cut"}
 
 
 @pytest.mark.parametrize("metric", catalogue.METRICS, ids=lambda metric: metric.name)
@@ -22,10 +24,10 @@ def test_names_follow_prometheus(metric):
 
     assert re.fullmatch(r"infscale(_[a-z]+)+", metric.name)
     assert last in UNITS
-    assert metric.name.endswith("_total") == (metric.type == catalogue.COUNTER)
+    assert metric.name.endswith("_total") == (metric.type == contract.COUNTER)
     assert re.fullmatch(r"[A-Z0-9][^\n]*\.", metric.help)
-    assert metric.group in catalogue.GROUPS
-    assert metric.stability in (catalogue.STABLE, catalogue.EXPERIMENTAL, catalogue.DEPRECATED)
+    assert metric.group in contract.GROUPS
+    assert metric.stability in (contract.STABLE, contract.EXPERIMENTAL, contract.DEPRECATED)
 
 
 def test_no_name_twice():
@@ -34,20 +36,25 @@ def test_no_name_twice():
     groups = [metric.group for metric in catalogue.METRICS]
 
     assert len(names) == len(set(names))
-    assert groups == sorted(groups, key=list(catalogue.GROUPS).index)
+    assert groups == sorted(groups, key=list(contract.GROUPS).index)
 
 
 def test_labels_of_the_scrape_are_not_ours():
-    """Namespace, Pod and workload come from the scrape; other names mean something else to Prometheus."""
-    used = {name for metric in catalogue.METRICS for name in metric.label_names}
+    """Namespace and Pod come from the scrape, and `workload` too but for what is about a workload itself."""
+    for metric in catalogue.METRICS:
+        names = set(metric.label_names)
 
-    assert not used & {"namespace", "pod", "node", "instance", "job", "workload", "le", "quantile", "type"}
+        assert not names & {"namespace", "pod", "node", "instance", "job", "le", "quantile", "type"}
+        workload = (
+            {"workload_namespace", "workload"} if metric.group in (contract.WORKLOAD, contract.ACTIVATOR) else set()
+        )
+        assert names & {"workload_namespace", "workload"} == workload
 
 
 def test_states_and_failures_are_the_readings():
     """The catalogue explains each state and failure that a read can have, and no other."""
-    assert list(STATES) == list(catalogue.STATE_MEANINGS)
-    assert list(FAILURES) == list(catalogue.FAILURE_MEANINGS)
+    assert list(STATES) == list(STATE_MEANINGS)
+    assert list(FAILURES) == list(FAILURE_MEANINGS)
 
 
 def test_the_documented_table_is_the_catalogue():

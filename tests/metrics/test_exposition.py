@@ -13,7 +13,7 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from infscale import reading as states
-from infscale.metrics import catalogue
+from infscale.metrics import catalogue, contract
 from infscale.metrics.collectors import BuildInfo, ReplicaCollector, own_registry
 from infscale.metrics.negotiate import OPENMETRICS, TEXT
 from infscale.metrics.render import Renderer
@@ -22,6 +22,8 @@ from infscale.reading import FAILURES, STATES, Reading
 from infscale.watch import View
 from tests.conftest import Golden
 from tests.metrics.cases import CASES, READ_AT_S, Case, failed, model, view
+from tests.metrics.drain_cases import CASES as DRAINS
+from tests.metrics.workload_cases import CASES as WORKLOADS
 
 each_case = pytest.mark.parametrize("name", CASES)
 
@@ -209,8 +211,10 @@ def test_no_histogram_that_is_none():
 def families_by_name() -> dict[str, list[Metric]]:
     """Every family of ours that any case publishes, under its name in the text format."""
     found: dict[str, list[Metric]] = {}
-    collected = [family for case in CASES.values() for family in case.collector().collect()]
-    for family in [*collected, *BuildInfo("1.2.3").collect()]:
+    replicas = [family for case in CASES.values() for family in case.collector().collect()]
+    workloads = [family for case in WORKLOADS.values() for family in case.collector().collect()]
+    drains = [family for case in DRAINS.values() for family in case.collect()]
+    for family in [*replicas, *drains, *workloads, *BuildInfo("1.2.3").collect()]:
         found.setdefault(family.name + "_total" * (family.type == "counter"), []).append(family)
     return found
 
@@ -221,7 +225,7 @@ def test_catalogue_and_exposition_agree():
 
     assert {metric.name for metric in catalogue.METRICS} == set(published)
     for metric in catalogue.METRICS:
-        extra = {"le"} if metric.type == catalogue.HISTOGRAM else set()
+        extra = {"le"} if metric.type == contract.HISTOGRAM else set()
         for family in published[metric.name]:
             assert (metric.type, metric.help) == (family.type, family.documentation)
             for sample in family.samples:

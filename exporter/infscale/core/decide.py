@@ -1,19 +1,20 @@
 """One evaluation of the HPA layer: the steps in the controller's order.
 
-Everything that asks "how many replicas?" calls this: the sidecar, the recommender, `infscale decide`, the simulator. It
-is pure: the same policy, observation and state give the same decision and state.
+`core.layer` puts what infscale adds around `settle`; the test vectors call `decide_hpa`. It is pure: the same policy,
+observation and state give the same decision and state.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
-from infscale.core.decision import Condition, Decision, Invalid, Reason, Step, reason_of
+from infscale.core.decision import Condition, Decision, Invalid, Proposal, Reason, Step, reason_of
 from infscale.core.hpa import largest, propose
 from infscale.core.limits import limit, store_event
 from infscale.core.observation import Observation
 from infscale.core.policy import Policy, Source
-from infscale.core.stabilise import stabilise
+from infscale.core.stabilise import logged, stabilise
 from infscale.core.state import Recommendation, State
 
 _FAILED = {
@@ -34,14 +35,49 @@ def decide_hpa(policy: Policy, observation: Observation, state: State) -> tuple[
     return decision, record_change(policy, state, observation.now_s, decision.current, decision.replicas)
 
 
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """What the metrics ask for together.
+
+    Attributes:
+        steps: at least one; the first begins at the current count, the last ends at the proposal.
+        active: the HPA's ScalingActive condition.
+        counts: False where they may not change the count: no window and no limit is looked at.
+        logged: whether a count that is held is remembered as a proposal of itself, so that it is still held for one
+            window after. The HPA remembers nothing then.
+    """
+
+    steps: tuple[Step, ...]
+    active: Condition
+    counts: bool = True
+    logged: bool = False
+
+
 def evaluate(policy: Policy, observation: Observation, state: State) -> tuple[Decision, State]:
     """`decide_hpa` without recording the change, for a caller that has steps of its own to add.
 
-    Such a caller hands the count that it ends with to `record_change`. The order: first sight logs the count; a count
-    of zero may stay; a count outside the bounds goes to the bound at once, with no look at a metric, a window or a
-    limit; otherwise the metrics, then stabilisation, then the limits. Where no metric counts, nothing is logged.
+    Such a caller hands the count that it ends with to `record_change`.
     """
-    current, now_s = observation.spec_replicas, observation.now_s
+
+    def proposed() -> Proposed:
+        outcomes = [
+            propose(metric, measurement, observation, policy)
+            for metric, measurement in zip(policy.metrics, observation.measurements, strict=True)
+        ]
+        return from_outcomes(policy, observation.spec_replicas, outcomes)
+
+    return settle(policy, observation.now_s, observation.spec_replicas, state, proposed)
+
+
+def settle(
+    policy: Policy, now_s: float, current: int, state: State, proposed: Callable[[], Proposed]
+) -> tuple[Decision, State]:
+    """One evaluation around whatever proposes.
+
+    The order: first sight logs the count; a count of zero may stay; a count outside the bounds goes to the bound at
+    once, with no look at a metric, a window or a limit; otherwise `proposed` is asked, then come stabilisation and the
+    limits. Where no metric counts, nothing is logged.
+    """
     log = state.recommendations
     if log is None:
         log = (Recommendation(current, now_s),)
@@ -52,16 +88,20 @@ def evaluate(policy: Policy, observation: Observation, state: State) -> tuple[De
         step, condition = early
         return _decision(current, None, (step,), (condition,)), state
 
-    metrics, proposal, active = _metrics(policy, observation)
-    if proposal is None:
-        return _decision(current, None, (metrics,), (active,)), state
+    asked = proposed()
+    if not asked.counts:
+        if asked.logged:
+            state = replace(state, recommendations=logged(log, now_s, current, max(policy.windows_s)))
+        return _decision(current, None, asked.steps, (asked.active,)), state
+    proposal = asked.steps[-1].after
     stabilised, able, log = stabilise(policy, log, now_s, current, proposal)
     limited, limiting = limit(policy, state, now_s, current, stabilised.after)
-    steps = [metrics, stabilised, limited]
+    steps = [*asked.steps, stabilised, limited]
     if current == 0 and limited.after < policy.min_replicas and policy.controller.leaves_zero_by_condition:
         words = f"{policy.min_replicas}: the minimum is reached at once from zero"
         steps.append(Step("zero", limited.after, policy.min_replicas, Reason.MIN, words))
-    return _decision(current, proposal, tuple(steps), (active, able, limiting)), replace(state, recommendations=log)
+    conditions = (asked.active, able, limiting)
+    return _decision(current, proposal, tuple(steps), conditions), replace(state, recommendations=log)
 
 
 def record_change(policy: Policy, state: State, now_s: float, before: int, after: int) -> State:
@@ -115,24 +155,19 @@ def _bounds(policy: Policy, current: int) -> tuple[Step, Condition] | None:
     return None
 
 
-def _metrics(policy: Policy, observation: Observation) -> tuple[Step, int | None, Condition]:
-    """What the metrics propose together (never below 0), or None where they may not change the count."""
-    current = observation.spec_replicas
-    outcomes = tuple(
-        propose(metric, measurement, observation, policy)
-        for metric, measurement in zip(policy.metrics, observation.measurements, strict=True)
-    )
-    chosen = largest(outcomes, current)
+def from_outcomes(policy: Policy, current: int, outcomes: Sequence[Proposal | Invalid]) -> Proposed:
+    """What the metrics propose together (never below 0), one outcome for each metric of the policy."""
+    chosen = largest(tuple(outcomes), current)
     if isinstance(chosen, Invalid):
         faulty = [m.source for m, out in zip(policy.metrics, outcomes, strict=True) if isinstance(out, Invalid)]
         cause = _FAILED[faulty[0]] if faulty else "InvalidMetricSourceType"
         step = Step("metrics", current, current, chosen.reason, chosen.words)
-        return step, None, Condition("ScalingActive", False, cause)
+        return Proposed((step,), Condition("ScalingActive", False, cause), counts=False)
     proposal = max(0, chosen.replicas)
     kept = chosen.within and proposal == current
     words = "; ".join(outcome.words for outcome in outcomes)
     step = Step("metrics", current, proposal, Reason.TOLERANCE if kept else Reason.METRIC, words)
-    return step, proposal, Condition("ScalingActive", True, "ValidMetricFound")
+    return Proposed((step,), Condition("ScalingActive", True, "ValidMetricFound"))
 
 
 def _decision(

@@ -37,7 +37,7 @@ def without_behavior(log: Log, now_s: float, proposal: int, window_s: float) -> 
     Source: pkg/controller/podautoscaler/horizontal.go, `stabilizeRecommendation`.
     """
     recent = [entry.replicas for entry in log if now_s - entry.time_s <= window_s]
-    return max([proposal, *recent]), _logged(log, now_s, proposal, window_s)
+    return max([proposal, *recent]), logged(log, now_s, proposal, window_s)
 
 
 def with_behavior(
@@ -52,10 +52,10 @@ def with_behavior(
     """
     up = min([proposal, *(entry.replicas for entry in log if now_s - entry.time_s < up_window_s)])
     down = max([proposal, *(entry.replicas for entry in log if now_s - entry.time_s < down_window_s)])
-    return min(max(current, up), down), _logged(log, now_s, proposal, max(up_window_s, down_window_s))
+    return min(max(current, up), down), logged(log, now_s, proposal, max(up_window_s, down_window_s))
 
 
-def _logged(log: Log, now_s: float, proposal: int, window_s: float) -> Log:
+def logged(log: Log, now_s: float, proposal: int, window_s: float) -> Log:
     """The log with the proposal in the place of the last entry older than the window, else at the end."""
     entry = Recommendation(proposal, now_s)
     outdated = [index for index, old in enumerate(log) if now_s - old.time_s > window_s]

@@ -1,12 +1,13 @@
 """What the HPA layer remembers between two evaluations, and its form as JSON.
 
 The controller keeps the log and the events in memory and loses them when it restarts; the roles of infscale keep this
-in a file. Reading and writing files is theirs; here are only the pure functions.
+in a file (`infscale.state_file`). Here are only the pure functions; `core.memory_json` puts what the layer remembers
+around them.
 """
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -75,7 +76,7 @@ def from_json(data: object, where: str = "state") -> State:
     Raises:
         StateError: for anything that `to_json` does not write: damaged, foreign, or of a later version.
     """
-    table = _mapping(data, where)
+    table = mapping(data, where)
     version = table.get("version")
     if version != VERSION or isinstance(version, bool):
         raise StateError(
@@ -107,14 +108,15 @@ def _entries(data: object, where: str, key: str, make: Callable[[int, float], _E
     entries = []
     for index, item in enumerate(data):
         place = f"{where}[{index}]"
-        entry = _mapping(item, place)
+        entry = mapping(item, place)
         if set(entry) != {key, "time_s"}:
             raise StateError(f"{place}: has {', '.join(entry) or 'nothing'}: expected {key} and time_s")
-        entries.append(make(_count(entry[key], f"{place}.{key}"), _time_s(entry["time_s"], f"{place}.time_s")))
+        entries.append(make(_count(entry[key], f"{place}.{key}"), finite(entry["time_s"], f"{place}.time_s")))
     return tuple(entries)
 
 
-def _mapping(data: object, where: str) -> Mapping[str, object]:
+def mapping(data: object, where: str) -> Mapping[str, object]:
+    """The value as an object, or a StateError that says where it stands."""
     if not isinstance(data, dict):
         raise StateError(f"{where}: {type(data).__name__}: expected an object")
     return data
@@ -126,7 +128,9 @@ def _count(data: object, where: str) -> int:
     return data
 
 
-def _time_s(data: object, where: str) -> float:
-    if not isinstance(data, int | float) or isinstance(data, bool) or not math.isfinite(data):
-        raise StateError(f"{where}: {data!r}: expected Unix seconds")
+def finite(data: object, where: str, what: str = "Unix seconds") -> float:
+    """The value as a finite number, or a StateError that says where it stands and what was expected."""
+    # JSON has integers of any length; float64 ends at 1.8e308, where math.isfinite would raise.
+    if not isinstance(data, int | float) or isinstance(data, bool) or not abs(data) <= sys.float_info.max:
+        raise StateError(f"{where}: {data!r:.60}: expected {what}")
     return data

@@ -1,1 +1,1 @@
-"""What infscale publishes: the contract (`catalogue`), one replica's values, its page."""
+"""What infscale publishes: the contract (`catalogue`), the values of a replica and of a workload, their pages."""

@@ -1,226 +1,25 @@
 """The metric contract as data: every name, type, help text and label that Prometheus, rules and dashboards may rely on.
 
 `families` builds what is exposed from it, `tools/metrics_table.py` writes docs/metrics.md from it, and tests hold both
-against it. A metric is added as a row; a name changes only with a deprecation: for one minor version both are there.
+against it. A metric is added as a row, beside those of its group; a name changes only with a deprecation: for one minor
+version both are there.
 
 Naming follows Prometheus' own guides (practices/naming, instrumenting/writing_exporters): base units, plural counts,
-`_total` for counters alone, and no label for what the scrape knows (namespace, pod, workload).
+`_total` for counters alone, and no label for what the scrape knows (namespace, pod; `workload` only where the metric is
+about a workload and not about the target).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
-
-REPLICA = "replica"
-WORKLOAD = "workload"
-ACTIVATOR = "activator"
-OWN = "own"
-GROUPS = {
-    REPLICA: "Per replica, from the sidecar beside its engine",
-    WORKLOAD: "Per workload, from the recommender",
-    ACTIVATOR: "From the activator",
-    OWN: "About the process itself",
-}
-"""Each group of metrics and its heading; the order is that of the page."""
-
-STABLE, EXPERIMENTAL, DEPRECATED = "stable", "experimental", "deprecated"
-
-STATE_MEANINGS = {
-    "ok": ("the engine answered with its gauges", "as read"),
-    "fresh": ("a new engine that has served nothing yet and has no gauges until it does", "0"),
-    "asleep": ("the engine says that it sleeps", "as read"),
-    "loading": ("the model is being loaded, or the port was never open yet", "none; the replica is starting"),
-    "saturated": (
-        "the port accepts connections but the read timed out",
-        "the last ones, with their timestamp, for up to 15 minutes if requests were in flight; else none",
-    ),
-    "stale": ("requests are in flight and no counter moved for `--stale-after`", "as read"),
-    "stats_disabled": ("a front end without the engine's own metrics", "none; the message names the flag to set"),
-    "misconfigured": (
-        "gauges are missing though counters moved, or HTTP 401, 404, 501",
-        "none; the message names the flag to set",
-    ),
-    "not_an_engine": ("a router's page, HTML or JSON", "none; the message says what was found"),
-    "unreachable": (
-        "refused after it was there, reset, TLS or HTTP failure; a page cut, too large, or with an unusable gauge",
-        "none; the replica is silent",
-    ),
-}
-"""What each `state` of a replica means, and which values it publishes."""
-
-FAILURE_MEANINGS = {
-    "refused": "nothing listens on the port",
-    "timeout": "no whole answer before the deadline",
-    "reset": "the connection broke off",
-    "http": "an HTTP status other than 200",
-    "tls": "no TLS connection: certificate, name or protocol",
-    "too_large": "a page over the size bound",
-    "not_metrics": "an answer that is not a metrics page, or a router's",
-    "missing": "a metrics page without the gauges",
-    "unusable": "a gauge that is no count: NaN, negative or unreadable",
-}
-"""What each `reason` of a failed read of the engine means."""
-
-
-@dataclass(frozen=True)
-class Label:
-    """A label of our metrics: its name, what its values are, and those values where they are a closed list."""
-
-    name: str
-    meaning: str
-    values: tuple[str, ...] = ()
-
-
-ENGINE = Label("engine", "the engine's name: `vllm`, `sglang`, `llama.cpp`, ...")
-MODEL_NAME = Label("model_name", "the first served name, or `--model-name`; adapters and aliases are never split")
-OUTCOME = Label("outcome", "how a request ended, in the engine's own word")
-REASON = Label("reason", "why a read of the engine failed", tuple(FAILURE_MEANINGS))
-ROLE = Label("role", "`prefill` or `decode` where an engine has one of these alone; else empty")
-STATE = Label("state", "what the replica is in; exactly one is 1", tuple(STATE_MEANINGS))
-VERSION = Label("version", "a version; empty where it is not known")
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One metric of the contract.
-
-    Attributes:
-        name: as it stands in the text format: counters with `_total`, histograms without `_bucket`.
-        type: `gauge`, `counter` or `histogram`.
-        help: unit and meaning; for a translated engine metric also what it is made from.
-        labels: in the order in which code gives their values.
-        group: one of GROUPS.
-        stability: `stable` (a change is announced a minor version ahead), `experimental` or `deprecated`.
-        since: the version of infscale that has it first.
-    """
-
-    name: str
-    type: str
-    help: str
-    labels: tuple[Label, ...] = ()
-    group: str = REPLICA
-    stability: str = STABLE
-    since: str = "0.1.0"
-
-    @property
-    def label_names(self) -> tuple[str, ...]:
-        """The names of the labels, in order."""
-        return tuple(label.name for label in self.labels)
-
+from infscale.metrics.catalogue_drain import DRAIN_METRICS
+from infscale.metrics.catalogue_replica import REPLICA_METRICS
+from infscale.metrics.catalogue_workload import WORKLOAD_METRICS
+from infscale.metrics.contract import GAUGE, OWN, VERSION, Metric
 
 METRICS = (
-    Metric(
-        "infscale_inflight_requests",
-        GAUGE,
-        "Requests in the engine now: running, waiting and its other queues, each once. From the engine's own gauges.",
-        (MODEL_NAME,),
-    ),
-    Metric(
-        "infscale_running_requests",
-        GAUGE,
-        "Requests that the engine works on now. From its gauge of running requests; absent if it tells only a total.",
-        (MODEL_NAME,),
-    ),
-    Metric(
-        "infscale_waiting_requests",
-        GAUGE,
-        "Requests queued in the engine now. From its gauges of waiting requests; absent if it tells only a total.",
-        (MODEL_NAME,),
-    ),
-    Metric(
-        "infscale_kv_cache_usage_ratio",
-        GAUGE,
-        "Share of the KV cache in use, 0 to 1, of the fullest engine of the replica. From the engine's own gauge.",
-        (MODEL_NAME,),
-    ),
-    Metric(
-        "infscale_capacity_requests",
-        GAUGE,
-        "Requests that the replica can work on at once (slots). From the engine where it tells, else from --capacity.",
-    ),
-    Metric(
-        "infscale_prompt_tokens_total",
-        COUNTER,
-        "Prompt tokens processed since the engine's start. The engine's own counter, passed through.",
-        (MODEL_NAME,),
-    ),
-    Metric(
-        "infscale_generation_tokens_total",
-        COUNTER,
-        "Tokens generated since the engine's start. The engine's own counter, passed through.",
-        (MODEL_NAME,),
-    ),
-    Metric(
-        "infscale_finished_requests_total",
-        COUNTER,
-        "Requests finished since the engine's start, by how they ended. The engine's own counter, passed through.",
-        (MODEL_NAME, OUTCOME),
-    ),
-    Metric(
-        "infscale_rejected_requests_total",
-        COUNTER,
-        "Requests that the engine refused since its start. The engine's own counter, passed through.",
-        (MODEL_NAME, OUTCOME),
-    ),
-    Metric(
-        "infscale_time_to_first_token_seconds",
-        HISTOGRAM,
-        "Seconds from a request's arrival to its first token. The engine's own histogram and buckets.",
-        (ENGINE, MODEL_NAME),
-    ),
-    Metric(
-        "infscale_inter_token_latency_seconds",
-        HISTOGRAM,
-        "Seconds between two tokens of one request. The engine's own histogram and buckets.",
-        (ENGINE, MODEL_NAME),
-    ),
-    Metric(
-        "infscale_request_queue_seconds",
-        HISTOGRAM,
-        "Seconds that a request waited in the engine's queue. The engine's own histogram and buckets.",
-        (ENGINE, MODEL_NAME),
-    ),
-    Metric(
-        "infscale_up",
-        GAUGE,
-        "1 when the last read gave the metrics of every engine of the replica, else 0.",
-    ),
-    Metric(
-        "infscale_engine_state",
-        GAUGE,
-        "State of the replica: 1 for the state that it is in, 0 for the others. Of several engines the worst.",
-        (STATE,),
-    ),
-    Metric(
-        "infscale_engine_info",
-        GAUGE,
-        "Always 1; the labels tell the engine. They keep their last known values while reads fail.",
-        (ENGINE, VERSION, MODEL_NAME, ROLE),
-    ),
-    Metric(
-        "infscale_reading_timestamp_seconds",
-        GAUGE,
-        "When the values shown were read, in seconds since the Unix epoch; of several engines the oldest.",
-    ),
-    Metric(
-        "infscale_scrape_duration_seconds",
-        GAUGE,
-        "Seconds that the last read of the engine took; of several engines the longest.",
-    ),
-    Metric(
-        "infscale_scrape_failures_total",
-        COUNTER,
-        "Reads of the engine that failed, by reason.",
-        (REASON,),
-    ),
-    Metric(
-        "infscale_process_cpu_ratio",
-        GAUGE,
-        "CPU that the engine used between two reads over the Pod's request (1 is all of it). From the engine's"
-        " process counter and --cpu-request.",
-    ),
+    *REPLICA_METRICS,
+    *DRAIN_METRICS,
+    *WORKLOAD_METRICS,
     Metric(
         "infscale_build_info",
         GAUGE,
@@ -233,5 +32,5 @@ METRICS = (
 
 
 def in_group(group: str) -> tuple[Metric, ...]:
-    """The metrics of one of GROUPS, in the order of the page."""
+    """The metrics of one of `contract.GROUPS`, in the order of the page."""
     return tuple(metric for metric in METRICS if metric.group == group)

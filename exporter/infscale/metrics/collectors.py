@@ -20,7 +20,8 @@ from prometheus_client import (
 from prometheus_client import Metric as Family
 from prometheus_client.registry import Collector
 
-from infscale.metrics.catalogue import OWN, REPLICA, in_group
+from infscale.metrics.catalogue import in_group
+from infscale.metrics.contract import OWN, REPLICA
 from infscale.metrics.families import Families
 from infscale.metrics.replica import ReplicaView, merge
 from infscale.reading import FAILURES, STATES

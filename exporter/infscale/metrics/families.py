@@ -12,7 +12,7 @@ from prometheus_client import Metric as Family
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.utils import floatToGoString
 
-from infscale.metrics.catalogue import COUNTER, GAUGE, HISTOGRAM, Metric
+from infscale.metrics.contract import COUNTER, GAUGE, HISTOGRAM, Metric
 
 _TYPES: dict[str, Callable[..., Family]] = {
     GAUGE: GaugeMetricFamily,
