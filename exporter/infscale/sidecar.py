@@ -6,13 +6,12 @@ do one thing and know nothing of each other.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infscale import __version__
 from infscale.engines import PROFILES
@@ -20,20 +19,23 @@ from infscale.engines.profile import Profile
 from infscale.fleet.from_readings import buckets_of
 from infscale.fleet.peer import ttft_json
 from infscale.metrics.collectors import ReplicaCollector, Settings, own_registry
-from infscale.metrics.render import Renderer
+from infscale.metrics.drains import DrainCollector, DrainCounters
+from infscale.metrics.render import Collector, Renderer
 from infscale.metrics.replica import ReplicaView, merge
 from infscale.outcome import outcome
-from infscale.reading import FAILURES, ReadFailure
+from infscale.reading import FAILURES, ReadFailure, Reading
 from infscale.scrape import Page, SharedRead, Target, fetch
+from infscale.serving import json_response, metrics_route
 from infscale.sidecar_page import sidecar_page
-from infscale.watch import STALE_AFTER_S, View, Watch
-from infscale.web.landing import HTML
-from infscale.web.message import Request, Response
+from infscale.watch import HOLD_S, STALE_AFTER_S, TERMINATING_HOLD_S, View, Watch
+from infscale.web.landing import HTML, Section
+from infscale.web.message import Response
 from infscale.web.routes import Router
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:  # a sidecar without a fleet source pays neither the time nor the memory of deciding
+    from infscale.evaluator import Evaluator
 
-JSON = "application/json"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,7 @@ class Engine:
         settings: how it is read.
         wall_clock: Unix seconds, for what is published.
         clock: monotonic seconds, for sharing.
+        terminating: whether the Pod is; then the values of an engine that does not answer are held less long.
     """
 
     def __init__(
@@ -74,10 +77,12 @@ class Engine:
         *,
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
+        terminating: Callable[[], bool] = lambda: False,
     ) -> None:
         self.source = target.url
         self.failures = dict.fromkeys(FAILURES, 0)
         self._target, self._settings, self._wall_clock = target, settings, wall_clock
+        self._terminating = terminating
         self._watch = Watch(stale_after_s=settings.stale_after_s, cpu_request=settings.cpu_request)
         self._found: Profile | None = settings.profile
         self._state = ""
@@ -90,23 +95,35 @@ class Engine:
             interval_s = self._found.min_interval_s if self._found else 1.0
         return self._shared.get(max_age_s=interval_s, timeout_s=self._target.timeout_s + 1.0)
 
-    def _read(self) -> View:
+    @property
+    def profile(self) -> Profile | None:
+        """The engine that it was told to be or was found to be; None before."""
+        return self._found
+
+    def read(self) -> tuple[Reading | ReadFailure, float]:
+        """One read of its own, and how long it took in seconds; nothing is shared, counted or remembered of it."""
         settings = self._settings
         answer = fetch(self._target)
         # A page shows its engine itself; for anything else the hints are those of the engine that was there before.
         page = isinstance(answer, Page) and answer.status == 200
-        result = outcome(
+        found = outcome(
             answer,
             profile=settings.profile if page else self._found,
             profiles=settings.profiles,
             source=self.source,
             histograms=settings.histograms,
         )
+        return found, answer.duration_s
+
+    def _read(self) -> View:
+        settings = self._settings
+        result, duration_s = self.read()
         if isinstance(result, ReadFailure):
             self.failures[result.reason] += 1
         else:
             self._found = next((p for p in settings.profiles if p.name == result.engine), settings.profile)
-        view = self._watch.step(result, self._wall_clock(), duration_s=answer.duration_s)
+        hold_s = TERMINATING_HOLD_S if self._terminating() else HOLD_S
+        view = self._watch.step(result, self._wall_clock(), duration_s=duration_s, hold_s=hold_s)
         self._log_change(view)
         return view
 
@@ -128,14 +145,23 @@ class Sidecar:
     Args:
         engines: at least one.
         settings: what the flags say about the page.
+        draining: whether the Pod is terminating.
+        drains: what adds up over the drains.
     """
 
-    def __init__(self, engines: Sequence[Engine], settings: Settings) -> None:
+    def __init__(
+        self,
+        engines: Sequence[Engine],
+        settings: Settings,
+        *,
+        draining: Callable[[], bool] = lambda: False,
+        drains: DrainCounters | None = None,
+    ) -> None:
         self._engines = tuple(engines)
         self._settings = settings
+        self._draining, self._drains = draining, drains or DrainCounters()
         # Several engines are read at once, so that one that hangs costs its own time-out and not the sum.
         self._pool = ThreadPoolExecutor(len(engines), "engine") if len(engines) > 1 else None
-        self._renderer = Renderer(ReplicaCollector(self.views, self.failures, settings), own_registry(__version__))
 
     def views(self) -> list[View]:
         """Each engine's view, read now or shared."""
@@ -169,7 +195,7 @@ class Sidecar:
             "prompt_tokens": _sum([model.prompt_tokens for model in known]),
             "generation_tokens": _sum([model.generation_tokens for model in known]),
             "ttft": ttft_json(buckets_of(found.histogram for found in replica.histograms)),
-            "draining": False,
+            "draining": self._draining(),
             "read_at": replica.read_at_s,
             "models": [asdict(model) for model in known],
             "engines": [
@@ -184,40 +210,40 @@ class Sidecar:
             "warnings": list(replica.warnings),
         }
 
-    def routes(self) -> Router:
-        """The main listener's paths."""
+    def routes(self, evaluator: Evaluator | None = None) -> Router:
+        """The main listener's paths.
+
+        Args:
+            evaluator: of the workload that the replica belongs to, where the sidecar evaluates it.
+        """
+        collector = ReplicaCollector(self.views, self.failures, self._settings)
+        also: list[Collector] = [DrainCollector(self._draining, self._drains)]
+        if evaluator:
+            from infscale.metrics.workload_collector import WorkloadCollector
+
+            also.append(WorkloadCollector(evaluator.view, evaluator.counters))
         router = Router()
-        router.add("/metrics", self._metrics)
-        router.add("/api/v1/reading", lambda _request: _json(self.reading()))
-        router.add("/", lambda _request: Response(body=sidecar_page(self.reading()), content_type=HTML))
+        router.add("/metrics", metrics_route(Renderer(collector, own_registry(__version__), also=also)))
+        router.add("/api/v1/reading", lambda _request: json_response(self.reading()))
+        router.add("/", lambda _request: Response(body=self._page(evaluator), content_type=HTML))
+        if evaluator:
+            from infscale.recommender import add_workload_routes
+
+            add_workload_routes(router, evaluator)
         return router
 
-    def _metrics(self, request: Request) -> Response:
-        headers = request.headers
-        page = self._renderer.page(headers.get("accept", ""), headers.get("accept-encoding", ""))
-        more = {"Vary": "Accept, Accept-Encoding"}
-        if page.content_encoding:
-            more["Content-Encoding"] = page.content_encoding
-        return Response(body=page.body, content_type=page.content_type, headers=more)
+    def _page(self, evaluator: Evaluator | None) -> bytes:
+        if evaluator is None:
+            return sidecar_page(self.reading())
+        from infscale.recommender_page import decision_sections, decision_state
 
-
-def kubelet_routes(ready: Callable[[], bool]) -> Router:
-    """The kubelet listener's paths: alive while it answers, ready until it is told to stop."""
-    router = Router()
-    router.add("/-/healthy", lambda _request: Response(body=b"healthy\n"))
-
-    def readiness(_request: Request) -> Response:
-        return Response(body=b"ready\n") if ready() else Response(503, b"stopping\n")
-
-    router.add("/-/ready", readiness)
-    return router
+        view = evaluator.view()
+        now = decision_state(view, time.time(), evaluator.max_age_s)
+        first = Section("Workload", [(now.name, now.reason)])
+        return sidecar_page(self.reading(), [first, *decision_sections(view, evaluator.history.entries())])
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
     if not values or any(value is None for value in values):
         return None
     return sum(value for value in values if value is not None)
-
-
-def _json(value: object) -> Response:
-    return Response(body=(json.dumps(value, indent=1) + "\n").encode(), content_type=JSON)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,11 +15,12 @@ _TONES = {OK: "good", FRESH: "good", ASLEEP: "good", LOADING: "warn", SATURATED:
 _FINE = "the engine answers and its numbers are as read"
 
 
-def sidecar_page(reading: Mapping[str, Any]) -> bytes:
+def sidecar_page(reading: Mapping[str, Any], decision: Sequence[Section] = ()) -> bytes:
     """The page for what `/api/v1/reading` says, as UTF-8 HTML.
 
     Args:
         reading: the replica as `infscale.sidecar.Sidecar.reading` gives it.
+        decision: the workload's decision and its steps, where this sidecar evaluates it.
     """
     state = reading["state"]
     facts = [("in flight", _number(reading["inflight"]))]
@@ -33,7 +34,7 @@ def sidecar_page(reading: Mapping[str, Any]) -> bytes:
         __version__,
         state=State(state, reading["message"] or _FINE, _TONES.get(state, "bad")),
         facts=facts,
-        sections=_sections(reading),
+        sections=[*_sections(reading), *decision],
         links=(
             Link("/metrics", "/metrics", "what Prometheus scrapes"),
             Link("/api/v1/reading", "/api/v1/reading", "this page as JSON"),

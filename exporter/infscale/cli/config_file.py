@@ -16,7 +16,7 @@ from infscale.checks import described
 from infscale.cli.options import F, option, parameter_of
 
 if TYPE_CHECKING:
-    from infscale.config import Config, Setting
+    from infscale.config_values import Config, Setting
 
 _NOT_IN_FILE = ("config.file", "config.check", "version", "help")
 _EXPECTED = {
@@ -38,10 +38,12 @@ def config_file_option(settings: Callable[[click.Command], dict[str, Setting]] |
     """
 
     def load(ctx: click.Context, _param: click.Parameter, value: str | None) -> Config:
-        from infscale import config  # PyYAML: a command without a file does not pay for it
+        from infscale.config_values import Config
 
         if value is None:
-            return config.Config()
+            return Config()
+        from infscale import config  # PyYAML: a command without a file does not pay for it
+
         found = config.load_config(value, (settings or settings_of)(ctx.command))
         ctx.default_map = {**(ctx.default_map or {}), **{parameter_of(key): v for key, v in found.settings.items()}}
         return found
@@ -60,20 +62,38 @@ def settings_of(command: click.Command) -> dict[str, Setting]:
     return found
 
 
-def every_setting(_command: click.Command | None = None) -> dict[str, Setting]:
-    """The settings of every command that takes a file: one file may serve a sidecar and a look at its engine."""
+def every_setting(own: click.Command | None = None) -> dict[str, Setting]:
+    """The settings of every command that takes a file: one file may serve a sidecar and a look at its engine.
+
+    Args:
+        own: the command that reads the file: where two commands have a flag of one name, its own counts.
+    """
     from infscale.cli import COMMANDS, cli
 
     found: dict[str, Setting] = {}
     for name in COMMANDS:
         command = cli.get_command(click.Context(cli), name)
         if command is not None and any("--config.file" in param.opts for param in command.params):
-            found.update(settings_of(command))
-    return found
+            for key, setting in settings_of(command).items():
+                found[key] = _either(found[key], setting) if key in found else setting
+    return {**found, **settings_of(own)} if own is not None else found
+
+
+def _either(one: Setting, other: Setting) -> Setting:
+    """A flag of two commands: what one of them takes is no mistake in a file that serves both."""
+    from infscale.config_values import Setting
+
+    def read(value: Any) -> object:
+        try:
+            return one.read(value)
+        except ValueError:
+            return other.read(value)
+
+    return Setting(one.expected, read, repeats=one.repeats)
 
 
 def _setting(param: click.Option) -> Setting:
-    from infscale.config import Setting
+    from infscale.config_values import Setting
 
     kind = "boolean" if param.is_flag else param.type.name
     expected = _EXPECTED.get(kind, "text")

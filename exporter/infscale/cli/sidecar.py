@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from infscale.cli.config_file import config_file_option
-from infscale.cli.engine_options import chosen, engine_options, target
-from infscale.cli.options import LISTEN_ADDRESS, SECONDS, URL, log_options, option
+from infscale.cli.engine_options import Chosen, chosen, engine_options, target
+from infscale.cli.fleet_options import evaluator_of, fleet_options, source_of
+from infscale.cli.options import SECONDS, URL, option
+from infscale.cli.policy_options import policy_given, policy_options, policy_said
+from infscale.cli.web_options import check_web_config, web_options
+from infscale.errors import UsageError
 
 if TYPE_CHECKING:
     from infscale.config import Config
+    from infscale.core.scaling import ScalePolicy
+    from infscale.evaluator import Evaluator
+    from infscale.fleet.source import Source
     from infscale.sidecar import Sidecar
-    from infscale.web.webconfig import WebConfig
-
-log = logging.getLogger(__name__)
 
 _EXAMPLES = """\b
 Examples:
   infscale sidecar --engine-url http://127.0.0.1:8000/metrics
   infscale sidecar --engine-url http://127.0.0.1:8080/metrics --engine llama.cpp --engine.token-file /run/secrets/key
-  infscale sidecar --config.file sidecar.yaml --config.check
+  infscale sidecar --engine-url http://127.0.0.1:8000/metrics --fleet.source dns:vllm-peers:10047 --policy queue:24
 """
-DRAIN_S = 5.0
-"""For scrapes under way at the end: longer than any read of an engine takes by default."""
 
 
 @click.command("sidecar", epilog=_EXAMPLES)
@@ -37,16 +38,17 @@ DRAIN_S = 5.0
 @option("--capacity", type=click.FloatRange(0, min_open=True), metavar="N", help="Slots, if the engine does not tell.")
 @option("--cpu-request", type=click.FloatRange(0, min_open=True), metavar="CORES", help="The Pod's CPU request.")
 @option("--collector.histograms/--no-collector.histograms", default=True, help="Pass the engine's histograms through.")
-@option("--web.listen-address", type=LISTEN_ADDRESS, default=":10047", metavar="ADDRESS", help="Metrics, JSON, page.")
-@option("--web.max-requests", type=click.IntRange(1, 1000), default=40, metavar="N", help="At once; one more gets 503.")
-@option("--web.config.file", metavar="FILE", help="TLS, client certificates, basic auth for the main listener.")
-@option("--web.shutdown-delay", type=float, default=5.0, metavar="SECONDS", help="Serve on for this long when stopped.")
-@option("--kubelet.listen-address", type=LISTEN_ADDRESS, default=":10048", metavar="ADDRESS", help="Probes.")
-@log_options
+@fleet_options
+@option("--fleet.self", metavar="NAME", help="This replica's name: dns: its IP; static: host:port. Else found.")
+@option("--fleet.speakers", type=click.IntRange(1), default=3, metavar="N", help="How many of the sidecars evaluate.")
+@policy_options
+@web_options
 @config_file_option()
-@click.option("--config.check", "config_check", is_flag=True, help="Check the flags and the file, and end.")
 def command(config_file: Config, config_check: bool, **flags: Any) -> int:
-    """Read the engine beside it and publish the normalised metric, requests in flight, for Prometheus."""
+    """Read the engine beside it and publish the normalised metric, requests in flight, for Prometheus.
+
+    With --fleet.source and a policy it publishes the recommended replicas of its workload too.
+    """
     from infscale.metrics.collectors import Settings
     from infscale.sidecar import Engine, EngineSettings, Sidecar
 
@@ -61,44 +63,36 @@ def command(config_file: Config, config_check: bool, **flags: Any) -> int:
     )
     targets = [target(url, **flags) for url in flags["engine_url"]]
     page = Settings(flags["model_name"], flags["capacity"], flags["collector_histograms"])
-    web_config = _web_config(flags["web_config_file"])
+    check_web_config(flags["web_config_file"])
+    sidecar = Sidecar([Engine(one, settings) for one in targets], page)
+    workload = _workload(flags, engines, sidecar)
     if config_check:
         click.echo(f"configuration is fine: {len(targets)} engine(s), {', '.join(t.url for t in targets)}")
         return 0
-    sidecar = Sidecar([Engine(one, settings) for one in targets], page)
-    return _serve(sidecar, web_config, flags)
+    from infscale.serving import serve
+
+    if workload is None:
+        return serve(sidecar.routes(), flags)
+    evaluator = _evaluator(flags, *workload)
+    return serve(sidecar.routes(evaluator), flags, also=[evaluator], once_listening=evaluator.start)
 
 
-def _web_config(path: str | None) -> WebConfig | None:
-    if path is None:
+def _workload(flags: dict[str, Any], engines: Chosen, sidecar: Sidecar) -> tuple[ScalePolicy, Source] | None:
+    """What is to be evaluated, where the sidecar is told of a workload."""
+    if flags["fleet_source"] is None:
+        if policy_given(flags):
+            raise UsageError(
+                "a policy without --fleet.source: say where the workload's replicas are (single: only here)"
+            )
         return None
-    from infscale.web.webconfig import WebConfig
+    policy = policy_said(flags)
+    return policy, source_of(flags, policy, engines, reading=sidecar.reading)
 
-    return WebConfig(path)
 
+def _evaluator(flags: dict[str, Any], policy: ScalePolicy, source: Source) -> Evaluator:
+    """The workload's evaluator; of many sidecars a few evaluate."""
+    from infscale.fleet.turn import Turn
 
-def _serve(sidecar: Sidecar, web_config: WebConfig | None, flags: dict[str, Any]) -> int:
-    """Both listeners, until the process is told to stop."""
-    from infscale.sidecar import kubelet_routes
-    from infscale.web.lifecycle import Lifecycle
-    from infscale.web.server import Limits, Listener
-
-    lifecycle = Lifecycle()
-    lifecycle.install()
-    listeners = [
-        Listener(
-            str(flags["web_listen_address"]),
-            sidecar.routes(),
-            web_config=web_config,
-            limits=Limits(max_requests=flags["web_max_requests"]),
-        ),
-        Listener(
-            str(flags["kubelet_listen_address"]),
-            kubelet_routes(lambda: not lifecycle.stopping),
-            flag="--kubelet.listen-address",
-        ),
-    ]
-    for listener in listeners:
-        listener.start()
-        log.info("listening", extra={"address": listener.address, "port": listener.port})
-    return lifecycle.run(listeners, delay_s=flags["web_shutdown_delay"], drain_s=DRAIN_S)
+    host, port = flags["web_listen_address"]
+    turn = Turn(source.names, speakers=flags["fleet_speakers"], told=flags["fleet_self"], host=host, port=port)
+    return evaluator_of(flags, policy, source, why_not=turn.why_not)
