@@ -75,9 +75,11 @@ def policy_from_flags(
         if beside:
             raise UsageError(f"--policy and {', '.join(beside)}: the policy says all of it, give one or the other")
         return parse_policy(policy)
+    goal = _goal("queue" if metric is None else metric, 1 if target is None else target)
     if target is None:
+        for fault in faults(policy_of((goal,), {"min": 0})) if settings.get("min") in (0, "0") else ():
+            raise PolicyError(f"--min 0 with --metric {metric}: {fault.words}")
         raise UsageError("no policy: expected --policy, as --policy queue:24, or --target with the other flags")
-    goal = _goal("queue" if metric is None else metric, target)
     made = policy_of((goal,), spread((key, _setting(key, value)) for key, value in settings.items()))
     for fault in faults(made):
         raise PolicyError(f"{_flag(fault.key, settings)}: {fault.words}")
