@@ -411,7 +411,7 @@ def test_policy_in_a_file_and_flags_of_a_configuration_file(decide, page):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "nothing to decide on: expected a SOURCE for each replica"),
+        ([], "no policy: expected --policy"),
         (["--target", "4"], "nothing to decide on: "),
         (["page.prom"], "no policy: expected --policy, as --policy queue:24, or --target"),
         (["--policy", "queue:4", "--target", "4", "page.prom"], "--policy and --target: "),
