@@ -11,9 +11,9 @@ help: ## list the commands
 demo: $(READY) ## replay a real engine and watch the sidecar read it, for a minute; PORT=N if 10047 is taken
 	@$(PY) tools/demo.py $(if $(PORT),--port $(PORT))
 
-test: $(READY) ## lint, types, import contracts and tests; RECORDINGS=DIR adds further recorded runs, ARGS=... goes to pytest
+test: $(READY) ## lint, types, import contracts and tests; RECORDINGS=DIR and TRACES=DIR add further data, ARGS=... goes to pytest
 	@tools/prometheus.sh
-	@$(PY) tools/check.py --recordings "$(RECORDINGS)" -- $(ARGS)
+	@$(PY) tools/check.py --recordings "$(RECORDINGS)" --traces "$(TRACES)" -- $(ARGS)
 
 lint: $(READY) ## all of `make test` but the tests
 	@$(PY) tools/check.py --lint-only

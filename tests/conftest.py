@@ -1,8 +1,9 @@
 """Options and fixtures that every test may use.
 
 `--recordings=DIR` names a folder of further recorded runs (with the =, or pytest takes DIR for its root); a test that
-wants them takes the fixture `recording`, which stands for each of them in turn. Without the option such a test is left
-out, and the closing summary says so.
+wants them takes the fixture `recording`, which stands for each of them in turn. `--traces=DIR` names a folder of public
+request traces (normalised/, servegen/, burstgpt/); a test that wants it takes the fixture `traces`. Without its option
+such a test is left out, and the closing summary says so.
 `--update-golden` rewrites the golden files instead of comparing with them.
 """
 
@@ -22,7 +23,10 @@ settings.register_profile("infscale", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "infscale")
 
-_NOT_RUN = pytest.StashKey[list[str]]()
+_FURTHER = {"recording": ("recordings", "further recorded runs"), "traces": ("traces", "public traces")}
+"""What a test can want by a fixture's name: the option that names the folder, and what is in it."""
+
+_NOT_RUN = pytest.StashKey[dict[str, list[str]]]()
 
 
 class Golden(Protocol):
@@ -35,15 +39,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the project's own options."""
     group = parser.getgroup("infscale")
     group.addoption("--recordings", metavar="DIR", help="folder of further recorded runs, a folder each")
+    group.addoption("--traces", metavar="DIR", help="folder of public request traces")
     group.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse a recordings folder that is not one, before anything runs."""
-    config.stash[_NOT_RUN] = []
+    """Refuse a folder that is not what its option says, before anything runs."""
+    config.stash[_NOT_RUN] = {}
     folder = config.getoption("--recordings")
     if folder and not recordings_in(Path(folder)):
         raise pytest.UsageError(f"--recordings {folder}: no folder in it has a timeline.jsonl")
+    traces = config.getoption("--traces")
+    if traces and not (Path(traces) / "normalised").is_dir():
+        raise pytest.UsageError(f"--traces {traces}: no folder normalised in it")
 
 
 def recordings_in(folder: Path) -> list[Path]:
@@ -61,17 +69,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests that want recordings when there are none, and remember which."""
-    if config.getoption("--recordings"):
-        return
-    wanting = [item for item in items if "recording" in getattr(item, "fixturenames", ())]
-    config.stash[_NOT_RUN] = sorted({item.nodeid.split("[")[0] for item in wanting})
-    items[:] = [item for item in items if item not in wanting]
-    config.hook.pytest_deselected(items=wanting)
+    """Leave out the tests that want data which no option names, and remember which."""
+    for fixture, (option, _) in _FURTHER.items():
+        if config.getoption(f"--{option}"):
+            continue
+        wanting = [item for item in items if fixture in getattr(item, "fixturenames", ())]
+        config.stash[_NOT_RUN][fixture] = sorted({item.nodeid.split("[")[0] for item in wanting})
+        items[:] = [item for item in items if item not in wanting]
+        config.hook.pytest_deselected(items=wanting)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say on which Pythons the travelling modules ran, and which tests did not run for want of recordings."""
+    """Say on which Pythons the travelling modules ran, and which tests did not run for want of data."""
     pythons = {
         value
         for report in terminalreporter.stats.get("passed", ())
@@ -82,15 +91,22 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.line(
             "Modules that travel ran on Python " + ", ".join(sorted(pythons, key=lambda v: int(v[2:])))
         )
-    not_run = config.stash[_NOT_RUN]
+    not_run = {fixture: names for fixture, names in config.stash[_NOT_RUN].items() if names}
     if not_run:
         terminalreporter.section("not run")
+    for fixture, names in not_run.items():
+        option, what = _FURTHER[fixture]
         terminalreporter.line(
-            f"Without --recordings=DIR {len(not_run)} tests over further recorded runs were left out"
-            " (make test RECORDINGS=DIR):"
+            f"Without --{option}=DIR {len(names)} tests over {what} were left out (make test {option.upper()}=DIR):"
         )
-        for name in not_run:
+        for name in names:
             terminalreporter.line(f"  {name}")
+
+
+@pytest.fixture(scope="session")
+def traces(pytestconfig: pytest.Config) -> Path:
+    """The folder of public traces."""
+    return Path(pytestconfig.getoption("--traces"))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from types import TracebackType
+from typing import Self
 
 import requests
 from prometheus_client.parser import text_string_to_metric_families
@@ -21,12 +22,18 @@ _LISTENING = re.compile(r"msg=listening address=\S+ port=(\d+)")
 
 
 class Process:
-    """A running `infscale sidecar`, its two ports and what it logged."""
+    """A running `infscale sidecar`, its two ports and what it logged.
+
+    Attributes:
+        program: what Python is told to run; another role has another.
+    """
+
+    program: tuple[str, ...] = ("-m", "infscale", "sidecar")
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         self.popen = subprocess.Popen(
             [
-                *(sys.executable, "-m", "infscale", "sidecar"),
+                *(sys.executable, *self.program),
                 *("--web.listen-address", "127.0.0.1:0", "--kubelet.listen-address", "127.0.0.1:0"),
                 *arguments,
             ],
@@ -44,7 +51,7 @@ class Process:
         self._reader.start()
         if not self._up.wait(LONG_S) or len(self._ports) < 2:
             self.popen.kill()
-            raise AssertionError("the sidecar did not start:\n" + "".join(self.log))
+            raise AssertionError(f"{self.program[-1]} did not start:\n" + "".join(self.log))
 
     def _read(self) -> None:
         assert self.popen.stderr is not None
@@ -90,7 +97,7 @@ class Process:
         self.popen.stderr.close()
         self._session.close()
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

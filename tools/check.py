@@ -59,11 +59,18 @@ def run_lints() -> list[str]:
     return failed
 
 
-def run_tests(recordings: str, arguments: list[str]) -> tuple[bool, str]:
-    """Run pytest with its output shown. Returns whether all passed, and its counts, as `512 tests passed`."""
+def run_tests(data: dict[str, str], arguments: list[str]) -> tuple[bool, str]:
+    """Run pytest with its output shown.
+
+    Args:
+        data: folders of further data by pytest's option for them; empty where there is none.
+        arguments: for pytest.
+
+    Returns:
+        Whether all passed, and the counts, as `512 tests passed`.
+    """
     command = [sys.executable, "-m", "pytest", "-q", *arguments]
-    if recordings:
-        command.append(f"--recordings={recordings}")
+    command += [f"--{option}={folder}" for option, folder in data.items() if folder]
     if os.environ.get("CI"):
         command += ["-p", "no:randomly"]
     last = ""
@@ -90,6 +97,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lint-only", action="store_true")
     parser.add_argument("--recordings", default="")
+    parser.add_argument("--traces", default="")
     parser.add_argument("arguments", nargs="*", help="for pytest, after --")
     options = parser.parse_args()
     began = time.monotonic()
@@ -97,7 +105,7 @@ def main() -> int:
     passed = [name for name, _ in lints() if name not in failed]
     command = "make lint" if options.lint_only else "make test"
     if not options.lint_only:
-        good, counts = run_tests(options.recordings, options.arguments)
+        good, counts = run_tests({"recordings": options.recordings, "traces": options.traces}, options.arguments)
         (passed if good else failed).append(counts)
     took = f"{time.monotonic() - began:.0f} s"
     if failed:

@@ -35,7 +35,8 @@ class HeldReader:
         if why_not != self._said:
             self._said = why_not
             what = "held requests not known" if why_not else "held requests known again"
-            log.log(logging.WARNING if why_not else logging.INFO, what, extra={"reason": why_not} if why_not else {})
+            fields = {"url": self._target.url, **({"reason": why_not} if why_not else {})}
+            log.log(logging.WARNING if why_not else logging.INFO, what, extra=fields)
         return Held(requests)
 
     def _read(self) -> tuple[float | None, str]:
@@ -45,7 +46,7 @@ class HeldReader:
             return None, answer.message
         if answer.status != 200:
             return None, f"HTTP {answer.status}: expected the activator's metrics page"
-        selection = _SELECTOR.select(answer.body.decode("utf-8", "replace"))
+        selection = _SELECTOR.select(answer.body.decode("utf-8", "replace"), "line")
         if PENDING in selection.broken:
             return None, str(selection.broken[PENDING])
         found: dict[tuple[str, ...], float] = {}

@@ -144,7 +144,7 @@ def status_of(answer: dict[str, Any]) -> int:
 def not_current(view: WorkloadView, now_s: float, max_age_s: float = MAX_AGE_S) -> str:
     """Why a view is not to be acted upon, in one line; empty if it is."""
     if view.evaluated_at_s is None:
-        return "the policy was not evaluated yet: ask again in a moment"
+        return view.message or "the policy was not evaluated yet: ask again in a moment"
     age_s = now_s - view.evaluated_at_s
     if age_s > max_age_s:
         return (

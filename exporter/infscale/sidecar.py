@@ -100,10 +100,14 @@ class Engine:
         """The engine that it was told to be or was found to be; None before."""
         return self._found
 
-    def read(self) -> tuple[Reading | ReadFailure, float]:
-        """One read of its own, and how long it took in seconds; nothing is shared, counted or remembered of it."""
+    def read(self, timeout_s: float | None = None) -> tuple[Reading | ReadFailure, float]:
+        """One read of its own, and how long it took in seconds; nothing is shared, counted or remembered of it.
+
+        Args:
+            timeout_s: for all of it, in seconds; None: as the flags say.
+        """
         settings = self._settings
-        answer = fetch(self._target)
+        answer = fetch(self._target, timeout_s=timeout_s)
         # A page shows its engine itself; for anything else the hints are those of the engine that was there before.
         page = isinstance(answer, Page) and answer.status == 200
         found = outcome(

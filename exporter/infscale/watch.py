@@ -14,6 +14,9 @@ from infscale.reading import FRESH, LOADING, MISCONFIGURED, OK, SATURATED, STALE
 HOLD_S = 900.0
 """A full engine may not answer for long (llama.cpp: 10 s and more for one prompt), but not for ever: 15 minutes."""
 
+TERMINATING_HOLD_S = 30.0
+"""Of an engine whose Pod is terminating: it ends soon, and then nothing is in flight."""
+
 STALE_AFTER_S = 120.0
 """Far above the slowest counter (SGLang's, each 40 decode steps) and any single step of an engine that works."""
 

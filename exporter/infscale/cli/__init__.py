@@ -33,8 +33,15 @@ class Entry(NamedTuple):
 
 COMMANDS: Mapping[str, Entry] = {
     "sidecar": Entry("infscale.cli.sidecar:command", "Read the engine beside it and publish the normalised metric."),
+    "recommender": Entry("infscale.cli.recommender:command", "Decide for a workload again and again, and publish it."),
+    "decide": Entry("infscale.cli.decide:command", "Decide once how many replicas a workload should have, and why."),
     "parse": Entry("infscale.cli.parse:command", "Read metrics pages (files or URLs) once and print what they say."),
     "check-config": Entry("infscale.cli.check_config:command", "Check a configuration file and say what is wrong."),
+    "drain": Entry("infscale.cli.drain:command", "Wait until an engine has nothing in flight; say what came of it."),
+    "mark-terminating": Entry(
+        "infscale.cli.mark_terminating:command", "The sidecar's own preStop hook: tell it that its Pod is terminating."
+    ),
+    "install-hook": Entry("infscale.cli.install_hook:command", "Write the engine's preStop hook into a folder."),
     "replay": Entry("infscale.cli.replay:command", "Serve a recorded run of an engine as the engine served it."),
 }
 

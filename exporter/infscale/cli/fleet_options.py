@@ -28,6 +28,9 @@ def fleet_options(function: F) -> F:
         option("--fleet.source", metavar="SOURCE", help=f"Where the workload's replicas are: {_SOURCE}"),
         option("--fleet.timeout", type=SECONDS, default=4.0, metavar="SECONDS", help="For one look at all replicas."),
         option(
+            "--fleet.sidecar-port", type=PORT, default=10047, metavar="PORT", help="Of the sidecars, where not told."
+        ),
+        option(
             "--fleet.engine-port", type=PORT, metavar="PORT", help="Read the engines themselves: no sidecar needed."
         ),
         option("--fleet.engine-path", default="/metrics", metavar="PATH", help="Their metrics page."),
@@ -78,6 +81,7 @@ def source_of(
         timeout_s=flags["fleet_timeout"],
         workload=_workload(flags["workload"]),
         spec_replicas=flags["spec_replicas"],
+        sidecar_port=flags["fleet_sidecar_port"],
         engines=EngineSettings(
             port=flags["fleet_engine_port"],
             path=flags["fleet_engine_path"],

@@ -25,6 +25,7 @@ Examples:
   infscale recommender --fleet.source kubernetes:deployment/inference/vllm --policy queue:24,max=8
   infscale recommender --fleet.source kubernetes:deployment/inference/vllm --fleet.engine-port 8000 --policy queue:24
   infscale recommender --fleet.source prometheus:http://prometheus:9090 --workload inference/vllm --policy queue:24
+  infscale recommender --fleet.source kubernetes:deployment/inference/vllm --policy queue:24,max=8 --apply
 """
 
 

@@ -11,6 +11,7 @@ from infscale.cli.engine_options import Chosen, chosen, engine_options, target
 from infscale.cli.fleet_options import evaluator_of, fleet_options, source_of
 from infscale.cli.options import SECONDS, URL, option
 from infscale.cli.policy_options import policy_given, policy_options, policy_said
+from infscale.cli.sidecar_drain import check_drain, drain_options, endpoint_of
 from infscale.cli.web_options import check_web_config, web_options
 from infscale.errors import UsageError
 
@@ -38,6 +39,7 @@ Examples:
 @option("--capacity", type=click.FloatRange(0, min_open=True), metavar="N", help="Slots, if the engine does not tell.")
 @option("--cpu-request", type=click.FloatRange(0, min_open=True), metavar="CORES", help="The Pod's CPU request.")
 @option("--collector.histograms/--no-collector.histograms", default=True, help="Pass the engine's histograms through.")
+@drain_options
 @fleet_options
 @option("--fleet.self", metavar="NAME", help="This replica's name: dns: its IP; static: host:port. Else found.")
 @option("--fleet.speakers", type=click.IntRange(1), default=3, metavar="N", help="How many of the sidecars evaluate.")
@@ -49,7 +51,9 @@ def command(config_file: Config, config_check: bool, **flags: Any) -> int:
 
     With --fleet.source and a policy it publishes the recommended replicas of its workload too.
     """
+    from infscale.drain.mark import TerminationMark, open_socket
     from infscale.metrics.collectors import Settings
+    from infscale.metrics.drains import DrainCounters
     from infscale.sidecar import Engine, EngineSettings, Sidecar
 
     engines = chosen(config_file, flags["engine"], flags["engine_select"])
@@ -64,17 +68,32 @@ def command(config_file: Config, config_check: bool, **flags: Any) -> int:
     targets = [target(url, **flags) for url in flags["engine_url"]]
     page = Settings(flags["model_name"], flags["capacity"], flags["collector_histograms"])
     check_web_config(flags["web_config_file"])
-    sidecar = Sidecar([Engine(one, settings) for one in targets], page)
+    check_drain(flags)
+    mark, drains = TerminationMark(), DrainCounters()
+    beside = [Engine(one, settings, terminating=mark.is_set) for one in targets]
+    sidecar = Sidecar(beside, page, draining=mark.is_set, drains=drains)
     workload = _workload(flags, engines, sidecar)
     if config_check:
         click.echo(f"configuration is fine: {len(targets)} engine(s), {', '.join(t.url for t in targets)}")
         return 0
     from infscale.serving import serve
 
-    if workload is None:
-        return serve(sidecar.routes(), flags)
-    evaluator = _evaluator(flags, *workload)
-    return serve(sidecar.routes(evaluator), flags, also=[evaluator], once_listening=evaluator.start)
+    drain = endpoint_of(beside, engines.profiles, flags, mark, drains)
+    evaluator = None if workload is None else _evaluator(flags, *workload)
+    marking = open_socket(flags["mark_socket"], mark, drain.wait_until_left)
+    parts = [part for part in (marking, evaluator) if part is not None]
+
+    def start() -> None:
+        for part in parts:
+            part.start()
+
+    return serve(
+        sidecar.routes(evaluator),
+        flags,
+        also=parts,
+        add_kubelet_routes=drain.add_routes,
+        once_listening=start,
+    )
 
 
 def _workload(flags: dict[str, Any], engines: Chosen, sidecar: Sidecar) -> tuple[ScalePolicy, Source] | None:

@@ -16,7 +16,7 @@ from infscale.fleet.crowd import Answer
 from infscale.fleet.from_readings import replica_of_view
 from infscale.fleet.sighting import Sighting
 from infscale.outcome import outcome
-from infscale.reading import Reading
+from infscale.reading import SATURATED, Reading
 from infscale.scrape import Page
 from infscale.watch import STALE_AFTER_S, Watch
 
@@ -76,7 +76,9 @@ class Engines:
         view = watch.step(result, now_s, duration_s=answer.duration_s)
         self._known[name] = watch, found
         replica = replica_of_view(name, view)
-        return Sighting(replica, view.message if replica.phase is not Phase.SERVING else "", view.known is not None)
+        # An engine that loads refuses or says so; one that accepts and does not answer is full, and was there before.
+        served_before = view.known is not None or view.state == SATURATED
+        return Sighting(replica, view.message if replica.phase is not Phase.SERVING else "", served_before)
 
     def keep(self, names: Collection[str]) -> None:
         """Forget every engine but these."""

@@ -35,7 +35,10 @@ _STATUS_HINTS = {
 def sighting_of(name: str, answer: Page | ScrapeFailure) -> Sighting:
     """What a peer's answer, or the lack of one, tells of its replica."""
     if isinstance(answer, ScrapeFailure):
-        return silent(name, answer.message, state=SATURATED if _busy(answer) else UNREACHABLE)
+        # A sidecar answers while its engine loads: one that hangs was there before, also for a recommender that has
+        # just begun and remembers nothing.
+        hangs = _busy(answer)
+        return silent(name, answer.message, state=SATURATED if hangs else UNREACHABLE, served_before=hangs)
     if answer.status != 200:
         hint = _STATUS_HINTS.get(answer.status, "expected 200 and a reading")
         return silent(name, f"HTTP {answer.status}: {hint}")

@@ -1,0 +1,199 @@
+"""What a removal costs: no preStop hook, `sleep 15`, a shell loop that greps the waiting gauge, infscale's hook.
+
+    python bench/drain_side_by_side.py [--removals 1000] [--real 20]
+
+Requests of a long-answer workload are in flight when the Pod is deleted, and some arrive in the 3 s after. Counted are
+requests that were cut (aborted by SIGTERM, or sent to an engine that was gone) and seconds that the accelerator was
+held. The engine aborts at SIGTERM, as vLLM does unless told otherwise. Three pages: one engine, two data-parallel
+engines, and the waiting gauge split by reason on top; the loop compares with the text `0.0` and ends on the first of
+them alone. First on a clock that is driven, with the real drain, then with real processes and sockets on the first of
+the same removals, which must agree. Takes five minutes; exit status 1 when they do not agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import heapq
+import os
+import random
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from infscale.drain.bundle import install
+from infscale.drain.options import DrainOptions
+from infscale.drain.run import drain
+from infscale.scrape import Page
+
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for tests.drain
+
+from tests.drain.engine import EngineProcess, page_of, whole
+from tests.drain.kubelet import remove
+
+GRACE_S = 45
+SLOTS = 4
+PAGES = {"one engine": (1, False), "two engines": (2, False), "split by reason": (1, True)}
+LOOP = (
+    """until [ "$(curl -s {url} | grep '^vllm:num_requests_waiting' | awk '{{print $NF}}')" = 0.0 ]; do sleep 1; done"""
+)
+URL = "http://127.0.0.1:8000/metrics"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What is in flight when a Pod is deleted: (arrival in seconds after that, seconds of work) of each request."""
+
+    requests: tuple[tuple[float, float], ...]
+
+
+def workload(seed: int) -> Removal:
+    """4 to 8 requests in flight, up to 2 on their way: 30 tokens a second, a median of 240 tokens left to generate."""
+    rng = random.Random(seed)  # noqa: S311
+
+    def seconds() -> float:
+        return round(min(rng.lognormvariate(2.08, 0.7), 40.0), 2)
+
+    begun = [(0.0, seconds()) for _ in range(rng.randint(4, 8))]
+    return Removal((*begun, *((rng.uniform(0.5, 3.0), seconds()) for _ in range(rng.randint(0, 2)))))
+
+
+class DrivenEngine:
+    """The stand-in engine on a clock that is driven: each rank has SLOTS, requests queue for them in turn."""
+
+    def __init__(self, removal: Removal, ranks: int, by_reason: bool) -> None:
+        self.now_s, self.by_reason, self.ranks = 0.0, by_reason, ranks
+        self.spans: list[list[tuple[float, float, float]]] = [[] for _ in range(ranks)]
+        free = [[0.0] * SLOTS for _ in range(ranks)]
+        for number, (arrival_s, work_s) in enumerate(removal.requests):
+            slots = free[number % ranks]
+            start_s = max(arrival_s, heapq.heappop(slots))
+            heapq.heappush(slots, start_s + work_s)
+            self.spans[number % ranks].append((arrival_s, start_s, start_s + work_s))
+
+    def page(self) -> str:
+        """The metrics page now."""
+        now_s, every = self.now_s, [span for rank in self.spans for span in rank]
+        queues = [
+            (sum(s <= now_s < e for _, s, e in rank), sum(a <= now_s < s for a, s, _ in rank)) for rank in self.spans
+        ]
+        return page_of(
+            queues,
+            finished=sum(end <= now_s for _, _, end in every),
+            begun=sum(arrival <= now_s for arrival, _, _ in every),
+            tokens=int(sum(30 * (min(now_s, end) - start) for _, start, end in every if start < now_s)),
+            by_reason=self.by_reason,
+        )
+
+    def cut(self, sigterm_s: float) -> int:
+        """Requests that had not ended by then."""
+        return sum(end > sigterm_s for rank in self.spans for _, _, end in rank)
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now_s += seconds
+
+    def fetch(self, _target: object, *, timeout_s: float) -> Page:
+        """A read."""
+        return Page(200, "text/plain", self.page().encode(), min(0.0, timeout_s))
+
+
+def no_hook(engine: DrivenEngine) -> None:
+    """SIGTERM at once."""
+
+
+def sleep_15(engine: DrivenEngine) -> None:
+    """`sleep 15`."""
+    engine.sleep(15.0)
+
+
+def shell_loop(engine: DrivenEngine) -> None:
+    """The loop, to the letter, until the grace period is over."""
+    while engine.now_s < GRACE_S:
+        lines = [line for line in engine.page().splitlines() if line.startswith("vllm:num_requests_waiting")]
+        if "\n".join(line.split()[-1] for line in lines) == "0.0":
+            return
+        engine.sleep(1.0)
+    engine.now_s = GRACE_S
+
+
+def infscale(engine: DrivenEngine) -> None:
+    """The hook's own drain."""
+    options = DrainOptions(URL, engine="vllm", grace_s=GRACE_S, connections=False)
+    drain(options, clock=lambda: engine.now_s, sleep=engine.sleep, fetch=engine.fetch)
+
+
+HOOKS: dict[str, Callable[[DrivenEngine], None]] = {
+    "no hook": no_hook,
+    "sleep 15": sleep_15,
+    "grep loop": shell_loop,
+    "infscale": infscale,
+}
+
+
+def driven(hook: str, page: str, removal: Removal) -> tuple[int, float]:
+    """Requests cut and seconds held, of one removal on the driven clock."""
+    engine = DrivenEngine(removal, *PAGES[page])
+    HOOKS[hook](engine)
+    return engine.cut(engine.now_s), engine.now_s
+
+
+def real(hook: str, page: str, removal: Removal, folder: Path) -> tuple[int, float]:
+    """The same with an engine's process, clients, and what the kubelet does."""
+    ranks, by_reason = PAGES[page]
+    options = ["--ranks", str(ranks), "--slots", str(SLOTS), *(["--by-reason"] if by_reason else [])]
+    with EngineProcess("abort", *options) as engine, contextlib.ExitStack() as stack:
+        requests = [
+            future for arrival, seconds in removal.requests if not arrival for future in engine.request(seconds)
+        ]
+        engine.wait_begun(len(requests))
+        for arrival_s, seconds in removal.requests:
+            if arrival_s:
+                timer = threading.Timer(arrival_s, lambda s=seconds: requests.extend(engine.request(s)))
+                timer.start()
+                stack.callback(timer.join)
+        command = {
+            "no hook": None,
+            "sleep 15": ["sleep", "15"],
+            "grep loop": ["sh", "-c", LOOP.format(url=engine.url)],
+            "infscale": ["sh", str(folder / "infscale-drain"), "--url", engine.url],
+        }[hook]
+        removed = remove(engine.popen, command, GRACE_S, os.environ)
+        stack.close()
+        return len(removal.requests) - whole(requests), removed.hook.seconds if removed.hook else 0.0
+
+
+def main() -> int:
+    """Print a line for each hook and page."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--removals", type=int, default=1000)
+    parser.add_argument("--real", type=int, default=20)
+    told = parser.parse_args()
+    agree = True
+    print(f"G = {GRACE_S} s; per removal: requests cut, seconds held; {told.removals} driven, {told.real} real")
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(max(told.real, 1)) as pool:
+        install(Path(name), ["--grace", str(GRACE_S), "--report-file", "", "--sidecar-url", "", "--no-connections"])
+        for page in PAGES:
+            for hook in HOOKS:
+                of_all = [driven(hook, page, workload(seed)) for seed in range(told.removals)]
+                jobs = [pool.submit(real, hook, page, workload(seed), Path(name)) for seed in range(told.real)]
+                found = [job.result() for job in jobs]
+                cut, held_s = sum(c for c, _ in of_all) / len(of_all), sum(s for _, s in of_all) / len(of_all)
+                line = f"{page:16} {hook:10} {cut:6.2f} cut {held_s:6.1f} s"
+                if found:
+                    same = of_all[: told.real]
+                    sums = [sum(values) / told.real for pairs in (same, found) for values in zip(*pairs, strict=True)]
+                    fine = abs(sums[0] - sums[2]) <= 0.25 and abs(sums[1] - sums[3]) <= 1.5
+                    agree = agree and fine
+                    line += f" | first {told.real}: {sums[0]:.2f} cut {sums[1]:.1f} s driven, "
+                    line += f"{sums[2]:.2f} cut {sums[3]:.1f} s real{'' if fine else '  DISAGREE'}"
+                print(line, flush=True)
+    return 0 if agree else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
