@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -207,3 +208,13 @@ def test_engines_of_pods(api, certs, tmp_path, crew):
     fleet = source.observe(START_S + 60)
     source.close()
     assert [(replica.name, replica.inflight) for replica in fleet.replicas] == [("vllm-0", 4)]
+
+
+def test_the_pods_addresses_are_the_names_of_the_speakers(api, certs, tmp_path):
+    """Of sidecars with this source the three lowest addresses evaluate; Pods that ended or have none do not count."""
+    for number in range(4):
+        api.add(pod(number))
+    api.add(objects.pod("vllm-done", phase="Succeeded", podIP="127.0.0.9"))
+    api.add(objects.pod("vllm-new", phase="Pending"))
+    with closing(source_of(api, certs, tmp_path)) as source:
+        assert sorted(source.names()) == sorted(ADDRESSES[:4])

@@ -76,8 +76,10 @@ class Kubernetes:
         )
 
     def names(self) -> tuple[str, ...]:
-        """See `Source`."""
-        return ()
+        """See `Source`. The Pods' addresses: of sidecars with this source not every one may read every other."""
+        workload = self._cluster.workload(self._kind, self._workload.namespace, self._workload.name)
+        pods = self._cluster.pods(self._workload.namespace, workload.selector)
+        return tuple(pod.ip for pod in pods if pod.ip and pod.phase not in _ENDED)
 
     def close(self) -> None:
         """See `Source`."""
