@@ -3,13 +3,13 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help demo test lint fmt bench venv clean
+.PHONY: help demo test lint fmt bench scoreboard venv clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
 
-demo: $(READY) ## replay a real engine and watch the sidecar read it, for a minute; PORT=N if 10047 is taken
-	@$(PY) tools/demo.py $(if $(PORT),--port $(PORT))
+demo: $(READY) ## watch replicas follow a burst of load, for two minutes; REPLAY=1: a recorded engine; PORT=N if 10047 is taken
+	@$(PY) -m infscale demo $(if $(REPLAY),--replay) $(if $(PORT),--port $(PORT))
 
 test: $(READY) ## lint, types, import contracts and tests; RECORDINGS=DIR and TRACES=DIR add further data, ARGS=... goes to pytest
 	@tools/prometheus.sh
@@ -23,7 +23,11 @@ fmt: $(READY) ## format the code and mend what ruff can
 	@$(VENV)/bin/ruff format .
 
 bench: $(READY) ## run each benchmark
+	@$(PY) -c 'import simpy' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[bench]'
 	@for file in bench/*.py; do echo "== $$file"; $(PY) $$file || exit 1; done
+
+scoreboard: $(READY) ## policies on the public traces of TRACES=DIR, for minutes; ARGS="--rows 1,4" for some rows
+	@$(PY) -m bench.scoreboard --traces "$(TRACES)" $(ARGS)
 
 venv: $(READY) ## make the virtual environment
 

@@ -16,6 +16,8 @@ from infscale import __version__
 from infscale.cli import COMMANDS
 
 ROOT = Path(__file__).parent.parent
+PACKAGES = {"exporter": "infscale", "sim": "infscale_sim"}
+"""The two source folders and the package in each."""
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,18 @@ def test_package_list_is_complete(setup_cfg):
     }
 
     assert sorted(setup_cfg["options"]["packages"].split()) == sorted(there)
+
+
+def test_package_data_is_complete(setup_cfg):
+    """setup.cfg names every file that is no module; the caches of tools are none."""
+    there = {
+        path.relative_to(ROOT / folder).as_posix()
+        for folder in ("exporter", "sim")
+        for path in (ROOT / folder / PACKAGES[folder]).rglob("*")
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+
+    assert package_data(setup_cfg) == there
 
 
 def test_every_folder_with_code_is_a_package():
@@ -94,15 +108,26 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home / "bin"
 
 
-def test_wheel_holds_the_sources_and_nothing_else(wheel):
-    """Each module and py.typed marker is in the wheel, the licence too; no test and no tool is."""
+def package_data(setup_cfg: configparser.ConfigParser) -> set[str]:
+    """The files that setup.cfg's package_data names, as they stand in the wheel."""
+    found = set()
+    for package, patterns in setup_cfg["options.package_data"].items():
+        folder = Path(*package.split(".")) if package != "*" else Path("**")
+        for source in (ROOT / "exporter", ROOT / "sim"):
+            for pattern in patterns.replace(",", " ").split():
+                found |= {path.relative_to(source).as_posix() for path in source.glob((folder / pattern).as_posix())}
+    return found
+
+
+def test_wheel_holds_the_sources_and_nothing_else(wheel, setup_cfg):
+    """Each module and each file of package_data is in the wheel, the licence too; no test and no tool is."""
     names = set(zipfile.ZipFile(wheel).namelist())
     sources = {
         path.relative_to(ROOT / folder).as_posix()
         for folder in ("exporter", "sim")
         for path in (ROOT / folder).rglob("*")
-        if path.suffix == ".py" or path.name == "py.typed"
-    }
+        if path.suffix == ".py"
+    } | package_data(setup_cfg)
     code = {name for name in names if ".dist-info/" not in name}
 
     assert code == sources

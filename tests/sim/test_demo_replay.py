@@ -1,3 +1,5 @@
+"""`infscale demo --replay`: a recorded engine and what a sidecar says of it."""
+
 from __future__ import annotations
 
 import contextlib
@@ -9,54 +11,16 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.recorded import VLLM
-
-DEMO = Path(__file__).parent.parent / "tools" / "demo.py"
-LONG_S = 40.0
-"""A wait that a busy machine does not exceed."""
+from tests.sim.demo_process import children_of, demo, ended, is_gone, port_of, told_of_taken_port
 
 LINE = re.compile(
     r"^ *\d+:\d\d  .{18}  +(\d+) #* +(\d+|-) #* +(\d+|-) +(\d+|-)  (\w+)  (=|differs by [+-]\d+|shows no value)$"
 )
 """A line of the demo: truth, shown, running, waiting, state, mark."""
-
-
-@contextlib.contextmanager
-def demo(*arguments: str, stdout: int = subprocess.PIPE, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """The demo as a process, on a free port unless the arguments name one."""
-    if "--port" not in arguments:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            arguments = (*arguments, "--port", str(free.getsockname()[1]))
-    process = subprocess.Popen(
-        [sys.executable, str(DEMO), *arguments],
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Wait for the end: status, output, errors."""
-    out, err = process.communicate(timeout=LONG_S)
-    return process.returncode, out or "", err
-
-
-def port_of(process: subprocess.Popen[str]) -> int:
-    """The port that the demo was given."""
-    assert isinstance(process.args, list)
-    return int(str(process.args[process.args.index("--port") + 1]))
 
 
 def first_line(process: subprocess.Popen[str]) -> str:
@@ -68,15 +32,6 @@ def first_line(process: subprocess.Popen[str]) -> str:
     raise AssertionError("the demo ended before its first line")
 
 
-def is_gone(port: int) -> bool:
-    """Whether nobody listens on a port any more, so that the sidecar is gone."""
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    except ConnectionRefusedError:
-        return True
-    return False
-
-
 def test_demo_shows_truth_and_sidecar_side_by_side(tmp_path):
     """The demo replays a real engine, shows truth and sidecar a line a second, ends by itself, leaves nothing."""
     folder = tmp_path / VLLM.name
@@ -85,7 +40,7 @@ def test_demo_shows_truth_and_sidecar_side_by_side(tmp_path):
     last = json.loads(timeline.read_text().splitlines()[-1])
     with timeline.open("a") as lines:  # 20 s more of an engine that is gone, so that a line of the demo falls into them
         lines.writelines(json.dumps({**last, "t": last["t"] + step}) + "\n" for step in range(1, 21))
-    with demo("--seconds", "7", "--recording", str(folder)) as process:
+    with demo("--replay", "--seconds", "7", "--recording", str(folder)) as process:
         status, out, err = ended(process)
         assert (status, err) == (0, "")
         assert f"http://127.0.0.1:{port_of(process)}/ " in out
@@ -117,7 +72,7 @@ def test_demo_shows_a_tampered_page(tmp_path):
 def on_terminal(*arguments: str, **environment: str) -> tuple[int, str]:
     """Run the demo on a terminal: status and what was on the screen."""
     terminal, screen = os.openpty()
-    with demo(*arguments, stdout=screen, **environment) as process:
+    with demo("--replay", *arguments, stdout=screen, **environment) as process:
         os.close(screen)
         shown = b""
         with contextlib.suppress(OSError):  # how a terminal ends on Linux
@@ -140,7 +95,7 @@ def test_signals_end_the_demo_and_its_sidecar():
     """Ctrl-C, SIGTERM and the end of the terminal end the demo with its closing words and leave nothing running."""
     wanted = {signal.SIGINT: 0, signal.SIGTERM: 143, signal.SIGHUP: 129}
     with contextlib.ExitStack() as stack:
-        demos = {number: stack.enter_context(demo()) for number in wanted}
+        demos = {number: stack.enter_context(demo("--replay")) for number in wanted}
         for number, process in demos.items():
             first_line(process)
             assert not is_gone(port_of(process))
@@ -155,7 +110,7 @@ def test_signals_end_the_demo_and_its_sidecar():
 def test_demo_ends_when_nobody_reads_it():
     """A closed pipe (or a terminal that went away) ends the demo without a traceback, and nothing is left running."""
     read_end, write_end = os.pipe()
-    with demo(stdout=write_end) as process:
+    with demo("--replay", stdout=write_end) as process:
         os.close(write_end)
         os.read(read_end, 10)
         os.close(read_end)
@@ -168,31 +123,25 @@ def test_demo_tells_a_taken_port_in_a_line():
     """A port that is taken is one line that says what to do."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with demo("--port", str(port)) as process:
+        with demo("--replay", "--port", str(port)) as process:
             status, out, err = ended(process)
     assert (status, out) == (2, "")
-    assert re.fullmatch(rf"demo: port {port} on 127\.0\.0\.1: .*; choose another: make demo PORT=\d+\n", err)
+    assert err == told_of_taken_port(port)
 
 
 def test_demo_tells_a_bad_recording_in_a_line(tmp_path):
     """A folder that is no recording is one line."""
-    with demo("--recording", str(tmp_path)) as process:
-        assert ended(process) == (2, "", f"demo: {tmp_path}: no timeline.jsonl in it: this is not a recorded run\n")
+    with demo("--replay", "--recording", str(tmp_path)) as process:
+        assert ended(process) == (2, "", f"infscale: {tmp_path}: no timeline.jsonl in it: this is not a recorded run\n")
 
 
 def test_demo_tells_that_the_sidecar_died():
     """A sidecar that is killed ends the demo with one line on standard error."""
-    with demo() as process:
+    with demo("--replay") as process:
         first_line(process)
         for pid in children_of(process.pid):
             os.kill(pid, signal.SIGKILL)
         status, out, err = ended(process)
     assert status == 1
-    assert re.fullmatch(r"demo: the sidecar ended with status -9: .*\n", err)
+    assert re.fullmatch(r"infscale: the sidecar ended with status -9: .*\n", err)
     assert "agreed on" in out
-
-
-def children_of(pid: int) -> list[int]:
-    """The child processes of a process."""
-    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    return [int(child) for child, parent in (line.split() for line in listed.splitlines()) if int(parent) == pid]
