@@ -19,7 +19,7 @@ DOWN = "down=1/60,downwindow=300"
 """What infscale's documents advise for the way down: a window of 300 s, then one replica a minute."""
 BESIDE_WORK = 1.3
 """Of the target: the queue's beside `work`, which keeps the replicas that steady traffic needs, so that the queue only
-has to see what piles up. Chosen on these traces: 1 keeps a third too many on Mooncake's, 1.5 misses 1.3 % on m-large.
+has to see what piles up. Chosen on these traces: 1 keeps a third too much on Mooncake's, 1.5 misses 1.3 % on m-large.
 """
 HPA_TARGETS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 HPA_CPU = (25, 30, 35, 40)
