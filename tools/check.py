@@ -23,11 +23,6 @@ CLOSING_LINE = re.compile(r"\d+ (passed|failed|skipped|error|deselected).* in [\
 END_LIMIT_S = 20
 """From that line to the end of the process: it hangs for ever where a test left a thread running."""
 
-FAILED_LINE = re.compile(r"FAILED (\S+)")
-"""Pytest's short summary, with -ra."""
-
-RUN_AGAIN_AT_MOST = 5
-
 
 def lints() -> list[tuple[str, list[str]]]:
     """The checks before the tests: (what it is, command)."""
@@ -65,7 +60,7 @@ def run_lints() -> list[str]:
 
 
 def run_tests(data: dict[str, str], arguments: list[str]) -> tuple[bool, str]:
-    """Run pytest with its output shown; a few tests that fail are run once more, and named if they pass then.
+    """Run pytest with its output shown.
 
     Args:
         data: folders of further data by pytest's option for them; empty where there is none.
@@ -78,43 +73,23 @@ def run_tests(data: dict[str, str], arguments: list[str]) -> tuple[bool, str]:
     command += [f"--{option}={folder}" for option, folder in data.items() if folder]
     if os.environ.get("CI"):
         command += ["-p", "no:randomly"]
-    code, lines = run_pytest(command)
-    failed = [found[1] for line in lines if (found := FAILED_LINE.match(line))]
-    if code != 1 or not 0 < len(failed) <= RUN_AGAIN_AT_MOST:
-        return code == 0, counts_in(lines, code)
-    # Hundreds of tests wait for real processes; on a machine that is busy with something else one may wait in vain.
-    print("\nrunning again what failed:", flush=True)
-    code, _ = run_pytest([*command, "--last-failed"])
-    if code:
-        return False, counts_in(lines, 1)
-    return True, f"{counts_in(lines, 1)} and passed when run again (look at them: {', '.join(failed)})"
-
-
-def run_pytest(command: list[str]) -> tuple[int, list[str]]:
-    """Run pytest with its output shown; its exit code and its lines."""
-    lines, closed = [], False
+    last = ""
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         limit = threading.Timer(END_LIMIT_S, process.kill)
         for line in process.stdout:
             print(line, end="", flush=True)
-            lines.append(line)
-            if CLOSING_LINE.match(line) and not closed:
-                closed = True
-                limit.start()
+            if CLOSING_LINE.match(line):
+                if not last:
+                    limit.start()
+                last = line
         code = process.wait()
         limit.cancel()
-    return code, lines
-
-
-def counts_in(lines: list[str], code: int) -> str:
-    """What pytest's closing line counts, in words."""
     if code == -signal.SIGKILL:
-        return f"a test left something running: pytest did not end {END_LIMIT_S} s after its closing line"
-    last = next((line for line in reversed(lines) if CLOSING_LINE.match(line)), "")
+        return False, f"a test left something running: pytest did not end {END_LIMIT_S} s after its closing line"
     counts = re.findall(r"(\d+) (passed|failed|skipped|errors?)\b", last)
     words = [f"{count} {'test' if count == '1' else 'tests'} {outcome}" for count, outcome in counts]
-    return ", ".join(words) or "no test ran"
+    return code == 0, ", ".join(words) or "no test ran"
 
 
 def main() -> int:
