@@ -8,8 +8,8 @@ READY = $(VENV)/.ready
 help: ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
 
-demo: $(READY) ## replay a real engine, the sidecar beside the truth, for a minute; LOOP=1: the whole loop, two minutes; PORT=N if 10047 is taken
-	@$(PY) -m infscale demo $(if $(LOOP),,--replay) $(if $(PORT),--port $(PORT))
+demo: $(READY) ## the whole loop on this machine, two minutes; REPLAY=1: a recorded engine beside the truth; PORT=N if 10047 is taken
+	@$(PY) -m infscale demo $(if $(REPLAY),--replay) $(if $(PORT),--port $(PORT))
 
 test: $(READY) ## lint, types, import contracts and tests; RECORDINGS=DIR and TRACES=DIR add further data, ARGS=... goes to pytest
 	@tools/prometheus.sh

@@ -274,8 +274,8 @@ def test_strict_says_the_first_broken_line(parse, page):
         (b"<!DOCTYPE html><html></html>", "not_an_engine", "an HTML page: "),
         (b'{"status": "ok"}', "not_an_engine", "a JSON document: "),
         (b"x" * (9 << 20), "unreachable", "larger than 8 MiB, not a metrics page"),
-        (gzip.compress(b"\n" * (9 << 20)), "unreachable", "larger than 8 MiB, not a metrics page"),
-        (gzip.compress(VLLM.encode())[:-12], "unreachable", "damaged gzip data: cut off"),
+        (gzip.compress(b"\n" * (9 << 20), mtime=0), "unreachable", "larger than 8 MiB, not a metrics page"),
+        (gzip.compress(VLLM.encode(), mtime=0)[:-12], "unreachable", "damaged gzip data: cut off"),
         (b"\x1f\x8b\x08\x00rubbish, not gzip", "unreachable", "damaged gzip data: "),
     ],
 )

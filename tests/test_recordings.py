@@ -95,7 +95,7 @@ def test_failures_of_a_run_are_states_and_never_0() -> None:
     folder = next(run for run in RUNS if run.name.startswith("vllm"))
     recording = Recording.load(folder)
     seen = set()
-    with Replay(recording, speed=2000) as replay:
+    with Replay(recording, speed=200) as replay:
         engine = Engine(Target(replay.url), EngineSettings(min_interval_s=0))
         while not replay.wait(0.01):
             view = engine.view()

@@ -32,9 +32,9 @@ from tests.scrape_reads import CHUNKED, OK, PAGE, failed, read
         CHUNKED + b"%x\r\n" % len(PAGE) + PAGE + b"\r\n0;last\r\nX-Trailer: 1\r\nX-Other: 2\r\n\r\n",
         CHUNKED + b"".join(b"1\r\n%c\r\n" % byte for byte in PAGE) + b"0\r\n",
         OK + b"Transfer-Encoding: Chunked\r\nContent-Length: 3\r\n\r\n%x\r\n" % len(PAGE) + PAGE + b"\r\n0\r\n\r\n",
-        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE),
-        OK + b"Content-Encoding: x-gzip\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % len(gzip.compress(PAGE))
-        + gzip.compress(PAGE) + b"\r\n0\r\n\r\n",
+        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE, mtime=0),
+        OK + b"Content-Encoding: x-gzip\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n" % len(gzip.compress(PAGE, mtime=0))
+        + gzip.compress(PAGE, mtime=0) + b"\r\n0\r\n\r\n",
     ],
 )  # fmt: skip
 def test_every_way_of_sending_a_page_gives_the_page(answer):
@@ -168,8 +168,8 @@ def test_text_is_strict_utf_8():
         (OK + b"Content-Encoding: br\r\n\r\nab", "'br'"),
         (OK + b"Content-Encoding: gzip, gzip\r\n\r\nab", "'gzip, gzip'"),
         (OK + b"Content-Encoding: gzip\r\n\r\nab not gzip", "damaged"),
-        (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE) + b"more", "goes on after its end"),
-        (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE)[:-8] + bytes(8), "damaged"),
+        (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE, mtime=0) + b"more", "goes on after its end"),
+        (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE, mtime=0)[:-8] + bytes(8), "damaged"),
         (CHUNKED + b"\r\n", "size of a chunk, got ''"),
         (CHUNKED + b"0x5\r\nabcde\r\n", "'0x5'"),
         (CHUNKED + b"-5\r\nabcde\r\n", "'-5'"),
@@ -198,7 +198,7 @@ def test_what_is_no_http_is_told_with_the_offending_text(answer, says):
         (CHUNKED + b"5\r\nabc", "in the middle of the body"),
         (CHUNKED + b"3\r\nabc", "in the middle of the body"),
         (CHUNKED + b"3\r\nabc\r\n", "in the middle of the body"),
-        (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE)[:-9], "gzip body ends early"),
+        (OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE, mtime=0)[:-9], "gzip body ends early"),
         (OK + b"Content-Encoding: gzip\r\n\r\n", "gzip body ends early"),
     ],
 )

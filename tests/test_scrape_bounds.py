@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import os
+import random
 import socket
 import threading
 import time
@@ -25,8 +25,8 @@ from tests.scrape_reads import CHUNKED, OK, failed, read, run_python
         CHUNKED + b"3e8\r\n" + b"a" * 1000 + b"\r\n1\r\n",
         CHUNKED + b"3e9\r\n",
         CHUNKED + b"ffffffffffffffff\r\n",
-        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"a" * 1001),
-        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(os.urandom(1001)),
+        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"a" * 1001, mtime=0),
+        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(random.Random(0).randbytes(1001), mtime=0),
     ],
 )
 def test_one_byte_too_many_is_too_large(answer):
@@ -40,7 +40,7 @@ def test_one_byte_too_many_is_too_large(answer):
         OK + b"Content-Length: 1000\r\n\r\n" + b"a" * 1000,
         OK + b"\r\n" + b"a" * 1000,
         CHUNKED + b"3e7\r\n" + b"a" * 999 + b"\r\n1\r\na\r\n0\r\n\r\n",
-        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"a" * 1000),
+        OK + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(b"a" * 1000, mtime=0),
     ],
 )
 def test_a_page_of_exactly_the_limit_is_read(answer):

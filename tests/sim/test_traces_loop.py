@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,15 @@ from tests.sim.engine_processes import command_line, engine, environment
 RATES = (6, 10)
 SENT_S = 14
 PROMPT, OUTPUT = 20, 12
+
+
+def run(*arguments: str) -> Any:
+    """What a command of ours prints as JSON."""
+    done = subprocess.run(
+        command_line(*arguments), capture_output=True, text=True, timeout=LONG_S, env=environment(), check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def test_the_rate_sent_comes_back(tmp_path):
@@ -48,9 +58,14 @@ def test_the_rate_sent_comes_back(tmp_path):
         time.sleep(1)
         took_s = time.time() - began_s
         rebuilt = rebuild(History(server.url, took_s, time.time(), step_s=took_s / 4))
+        there = ("--prometheus", server.url, "--range", f"{took_s:.0f}s", "--step", f"{took_s / 4:.0f}s")
+        priced = run("simulate", *there, "--policy", "queue:24", "--json")
+        tuned = run("tune", *there, "--runs", "6", "--seeds", "1", "--workers", "1", "--json")
 
     came = sum(level.rate * level.seconds for level in rebuilt.levels)
     assert sum(row["requests"]["sent"] for row in sent) == pytest.approx(sum(RATES) * SENT_S, abs=4)
     assert came == pytest.approx(sum(row["requests"]["sent"] for row in sent), rel=0.05)
     busiest = max(rebuilt.levels, key=lambda level: level.rate)
+    assert priced[0]["requests"] == pytest.approx(came, rel=0.1)
+    assert tuned["policy"]
     assert busiest.output_tokens == pytest.approx(OUTPUT, rel=0.05)
