@@ -3,17 +3,18 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help demo test lint fmt bench scoreboard venv clean
+.PHONY: help demo test lint fmt bench scoreboard image image-test venv clean
 
 help: ## list the commands
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
 
 demo: $(READY) ## the whole loop on this machine, two minutes; REPLAY=1: a recorded engine beside the truth; PORT=N if 10047 is taken
 	@$(PY) -m infscale demo $(if $(REPLAY),--replay) $(if $(PORT),--port $(PORT))
 
-test: $(READY) ## lint, types, import contracts and tests; RECORDINGS=DIR and TRACES=DIR add further data, ARGS=... goes to pytest
+test: $(READY) ## lint, types, import contracts and tests; RECORDINGS=DIR, TRACES=DIR and CRDS=DIR add further data, ARGS=... goes to pytest
 	@tools/prometheus.sh
-	@$(PY) tools/check.py --recordings "$(RECORDINGS)" --traces "$(TRACES)" -- $(ARGS)
+	@tools/kubectl.sh $(VENV)
+	@$(PY) tools/check.py --recordings "$(RECORDINGS)" --traces "$(TRACES)" --crds "$(CRDS)" -- $(ARGS)
 
 lint: $(READY) ## all of `make test` but the tests
 	@$(PY) tools/check.py --lint-only
@@ -28,6 +29,12 @@ bench: $(READY) ## run each benchmark
 
 scoreboard: $(READY) ## policies on the public traces of TRACES=DIR, for minutes; ARGS="--rows 1,4" for some rows
 	@$(PY) -m bench.scoreboard --traces "$(TRACES)" $(ARGS)
+
+image: ## build the container image; BASE=IMAGE for another base, IMAGE=NAME:TAG
+	@BASE="$(BASE)" VENV="$(VENV)" tools/image.sh $(IMAGE)
+
+image-test: $(READY) ## build the image and run its roles inside it, as root
+	@BASE="$(BASE)" VENV="$(VENV)" tools/image_test.sh $(PY) $(ARGS)
 
 venv: $(READY) ## make the virtual environment
 

@@ -2,19 +2,25 @@
 
 `--recordings=DIR` names a folder of further recorded runs (with the =, or pytest takes DIR for its root); a test that
 wants them takes the fixture `recording`, which stands for each of them in turn. `--traces=DIR` names a folder of public
-request traces (normalised/, servegen/, burstgpt/); a test that wants it takes the fixture `traces`. Without its option
-such a test is left out, and the closing summary says so.
+request traces (normalised/, servegen/, burstgpt/); a test that wants it takes the fixture `traces`. `--crds=DIR` names
+a folder of CustomResourceDefinitions, a file each; a test that wants them takes the fixture `crds`. `--image=NAME`
+names a container image; a test that wants it takes the fixture `image`. Without its option such a test is left out, and
+the closing summary says so.
 `--update-golden` rewrites the golden files instead of comparing with them.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from hypothesis import settings
+
+from infscale.logs import StderrHandler
 
 DATA = Path(__file__).parent / "data"
 GOLDEN = DATA / "golden"
@@ -23,8 +29,13 @@ settings.register_profile("infscale", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "infscale")
 
-_FURTHER = {"recording": ("recordings", "further recorded runs"), "traces": ("traces", "public traces")}
-"""What a test can want by a fixture's name: the option that names the folder, and what is in it."""
+_FURTHER = {
+    "recording": ("--recordings=DIR", "further recorded runs", "make test RECORDINGS=DIR"),
+    "traces": ("--traces=DIR", "public traces", "make test TRACES=DIR"),
+    "crds": ("--crds=DIR", "CustomResourceDefinitions", "make test CRDS=DIR"),
+    "image": ("--image=NAME", "the container image", "make image-test"),
+}
+"""What a test can want by a fixture's name: the option that gives it, what it is, and how to run with it."""
 
 _NOT_RUN = pytest.StashKey[dict[str, list[str]]]()
 
@@ -40,6 +51,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("infscale")
     group.addoption("--recordings", metavar="DIR", help="folder of further recorded runs, a folder each")
     group.addoption("--traces", metavar="DIR", help="folder of public request traces")
+    group.addoption("--crds", metavar="DIR", help="folder of CustomResourceDefinitions, in any depth")
+    group.addoption("--image", metavar="NAME", help="container image, as buildah knows it")
     group.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing with them")
 
 
@@ -52,6 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
     traces = config.getoption("--traces")
     if traces and not (Path(traces) / "normalised").is_dir():
         raise pytest.UsageError(f"--traces {traces}: no folder normalised in it")
+    crds = config.getoption("--crds")
+    if crds and not any(Path(crds).rglob("*.yaml")):
+        raise pytest.UsageError(f"--crds {crds}: no .yaml file in it")
 
 
 def recordings_in(folder: Path) -> list[Path]:
@@ -70,13 +86,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests that want data which no option names, and remember which."""
-    for fixture, (option, _) in _FURTHER.items():
-        if config.getoption(f"--{option}"):
+    for fixture, (option, _, _) in _FURTHER.items():
+        if config.getoption(option.partition("=")[0]):
             continue
         wanting = [item for item in items if fixture in getattr(item, "fixturenames", ())]
         config.stash[_NOT_RUN][fixture] = sorted({item.nodeid.split("[")[0] for item in wanting})
         items[:] = [item for item in items if item not in wanting]
         config.hook.pytest_deselected(items=wanting)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of pytest-xdist tells the process that writes the summary what it left out: each collects all tests."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["not_run"] = session.config.stash[_NOT_RUN]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take what a worker left out; a worker that died has told nothing."""
+    node.config.stash[_NOT_RUN].update(getattr(node, "workeroutput", {}).get("not_run", {}))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -95,10 +124,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     if not_run:
         terminalreporter.section("not run")
     for fixture, names in not_run.items():
-        option, what = _FURTHER[fixture]
-        terminalreporter.line(
-            f"Without --{option}=DIR {len(names)} tests over {what} were left out (make test {option.upper()}=DIR):"
-        )
+        option, what, how = _FURTHER[fixture]
+        terminalreporter.line(f"Without {option} {len(names)} tests over {what} were left out ({how}):")
         for name in names:
             terminalreporter.line(f"  {name}")
 
@@ -107,6 +134,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 def traces(pytestconfig: pytest.Config) -> Path:
     """The folder of public traces."""
     return Path(pytestconfig.getoption("--traces"))
+
+
+@pytest.fixture(scope="session")
+def crds(pytestconfig: pytest.Config) -> Path:
+    """The folder of CustomResourceDefinitions."""
+    return Path(pytestconfig.getoption("--crds"))
 
 
 @pytest.fixture
@@ -123,3 +156,16 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == path.read_text(encoding="utf-8"), f"{name} differs: if that is meant, --update-golden"
 
     return compare
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    """A test that sets logging up leaves no level and no handler behind: the next one may stand in any order."""
+    root, named = logging.getLogger(), [logging.getLogger(name) for name in ("infscale", "infscale_sim")]
+    handlers, levels = root.handlers[:], [logger.level for logger in named]
+    yield
+    for handler in [handler for handler in root.handlers if isinstance(handler, StderrHandler)]:
+        if handler not in handlers:
+            root.removeHandler(handler)
+    for logger, level in zip(named, levels, strict=True):
+        logger.setLevel(level)

@@ -18,7 +18,7 @@ from typing import Any
 from tests.fleet.crew import Crew
 from tests.sidecar_process import LONG_S, Process
 
-QUICK = ("--interval=0.25", "--fleet.timeout=0.8", "--web.shutdown-delay=0.1")
+QUICK = ("--interval=0.25", "--fleet.timeout=3", "--web.shutdown-delay=0.1")
 
 
 class Recommender(Process):

@@ -20,6 +20,7 @@ from infscale.drain.verdict import BUSY, Verdict
 from infscale.errors import UsageError
 from infscale.scrape import Page
 
+from ..k8s.manifests import BUILDS, build, engine_pods, grace_faults, pods
 from ..raw_server import raw_server
 from .driven import Clock, run
 from .matrix import BUSY as BUSY_PAGE
@@ -142,14 +143,22 @@ def test_rule_05_deadline_comes_from_the_grace_period_in_one_place() -> None:
     assert [path.name for path in pure if re.search(r"grace_s\s*[-+]|exit_reserve", path.read_text())] == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "k8s").rglob("*")) or [ROOT / "k8s"], ids=lambda path: path.name)
-def test_rule_05_manifests_give_one_grace_period(path: Path) -> None:
+@pytest.mark.parametrize("name", BUILDS)
+def test_rule_05_manifests_give_one_grace_period(name: str) -> None:
     """`--grace` is rendered from the same value as the Pod's field, so that they cannot disagree."""
-    text = path.read_text(encoding="utf-8") if path.suffix in (".yaml", ".yml") else ""
-    for document in re.split(r"^---$", text, flags=re.MULTILINE):
-        told = set(re.findall(r"--grace[=\s\"',]+(\d+)", document))
-        pod = re.findall(r"^ {4,8}terminationGracePeriodSeconds:\s*(\d+)", document, re.MULTILINE)
-        assert told <= set(pod), f"{path}: the hook is told {told}, the Pod has {pod}"
+    assert [fault for whose, _, spec in pods(build(name)) for fault in grace_faults(whose, spec)] == []
+
+
+def test_rule_05_another_grace_period_is_noticed() -> None:
+    """The rule above bites: the Pod's field, moved by a second, disagrees with sidecar, hook and hook writer."""
+    ((whose, _, spec, _, _),) = engine_pods(build("examples/vllm"))
+    assert list(grace_faults(whose, spec)) == []
+    moved = {**spec, "terminationGracePeriodSeconds": spec["terminationGracePeriodSeconds"] + 1}
+    assert sorted(fault.split()[1] for fault in grace_faults(whose, moved)) == [
+        "engine:",
+        "infscale-hook:",
+        "infscale:",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from infscale.reading import FAILURES, STATES
 
 ROOT = Path(__file__).parents[2]
 UNITS = {"seconds", "ratio", "requests", "tokens", "replicas", "decisions", "resets", "failures"}
-UNITS |= {"info", "up", "state", "reason", "draining", "drains", "cut"}
+UNITS |= {"info", "up", "state", "reason", "draining", "drains", "cut", "limit", "successful"}
 
 
 @pytest.mark.parametrize("metric", catalogue.METRICS, ids=lambda metric: metric.name)

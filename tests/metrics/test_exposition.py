@@ -13,12 +13,15 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from infscale import reading as states
+from infscale.activator.counts import HoldCollector, HoldCounters
+from infscale.fleet.source import WorkloadName
 from infscale.metrics import catalogue, contract
 from infscale.metrics.collectors import BuildInfo, ReplicaCollector, own_registry
 from infscale.metrics.negotiate import OPENMETRICS, TEXT
 from infscale.metrics.render import Renderer
 from infscale.normalise import read_page
 from infscale.reading import FAILURES, STATES, Reading
+from infscale.reload import Reloader
 from infscale.watch import View
 from tests.conftest import Golden
 from tests.metrics.cases import CASES, READ_AT_S, Case, failed, model, view
@@ -214,7 +217,9 @@ def families_by_name() -> dict[str, list[Metric]]:
     replicas = [family for case in CASES.values() for family in case.collector().collect()]
     workloads = [family for case in WORKLOADS.values() for family in case.collector().collect()]
     drains = [family for case in DRAINS.values() for family in case.collect()]
-    for family in [*replicas, *drains, *workloads, *BuildInfo("1.2.3").collect()]:
+    activator = HoldCollector(WorkloadName("ml", "vllm"), 1000, lambda: 3, HoldCounters()).collect()
+    reloads = Reloader(list).collect()
+    for family in [*replicas, *drains, *workloads, *activator, *reloads, *BuildInfo("1.2.3").collect()]:
         found.setdefault(family.name + "_total" * (family.type == "counter"), []).append(family)
     return found
 

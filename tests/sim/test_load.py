@@ -101,10 +101,11 @@ def test_closed_loop_measures_what_the_engine_does():
         found = measured(process.url, "--concurrency", "4", "--duration", "2", "--output-tokens", "11")
         told = process.value("vllm:prompt_tokens_total") / process.value("vllm:time_to_first_token_seconds_count")
     assert found["exit"] == 0
-    assert found["ttft_s"]["p50"] == pytest.approx(0.1, rel=0.2)
-    assert found["inter_token_s"]["p50"] == pytest.approx(0.01, rel=0.3)
-    assert found["total_s"]["p50"] == pytest.approx(0.2, rel=0.2)
-    assert found["output_tokens_per_s"] == pytest.approx(4 * 11 / 0.2, rel=0.25)
+    # Never faster than the engine; a busy machine adds to it.
+    assert 0.09 < found["ttft_s"]["p50"] < 0.18
+    assert 0.008 < found["inter_token_s"]["p50"] < 0.018
+    assert 0.19 < found["total_s"]["p50"] < 0.36
+    assert 4 * 11 / 0.36 < found["output_tokens_per_s"] < 4 * 11 / 0.19
     assert found["errors"] == {}
     assert told == 128  # a word is a token
     requests_ = found["requests"]
