@@ -3,9 +3,9 @@
     with ApiServer(certs.server) as server:
         server.add(objects.deployment(replicas=2))
 
-It serves discovery, the `scale` subresource, label selectors, pages, merge patches and graceful Pod deletion, checks a
-bearer token and a Role, and goes wrong on demand (`wire.Fault`). `controller.follow_replicas` makes Pods follow
-`spec.replicas`.
+It serves discovery, the `scale` subresource, label selectors, pages, merge patches, graceful Pod deletion and the Pods'
+proxy (`podproxy`), refuses exec, checks a bearer token and a Role, and goes wrong on demand (`wire.Fault`).
+`controller.follow_replicas` makes Pods follow `spec.replicas`, `slices.follow_endpoints` EndpointSlices the Pods.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.certs import Pair
+from tests.kube import podproxy
 from tests.kube.discovery import discovery
 from tests.kube.store import KINDS, Json, Key, Kind, Refused, Store, merged, scale_of
 from tests.kube.wire import Fault, Request, Server
@@ -37,6 +38,7 @@ class ApiServer(Store):
         hook: runs before each request: the controllers' moment.
         before_write: runs before a write is looked at: a rival's moment.
         pages: raise it, and the marks of pages handed out so far are too old.
+        find_route: the local address that is a Pod's port (both as text); None: connection refused.
     """
 
     def __init__(self, pair: Pair | None = None, *, token: str = "", clock: Callable[[], float] = time.time) -> None:
@@ -49,6 +51,8 @@ class ApiServer(Store):
         self.hook: Callable[[], object] = lambda: None
         self.before_write: Callable[[], object] = lambda: None
         self.pages = 1
+        self.find_route: Callable[[str, str], tuple[str, int] | None] = lambda pod, port: self._routes.get((pod, port))
+        self._routes: dict[tuple[str, str], tuple[str, int]] = {}
         self.stopping = threading.Event()
         self._server = Server(self, pair.server_context() if pair else None)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="apiserver")
@@ -90,8 +94,12 @@ class ApiServer(Store):
         """The requests for objects that came in, without kubectl's questions about versions and resources."""
         return [r for r in self.requests if "/namespaces/" in r.path and method in ("", r.method)]
 
-    def answer(self, request: Request) -> tuple[int, Json]:
-        """Status and object for a request. Raises Refused."""
+    def route(self, pod: str, port: int, local_port: int, host: str = "127.0.0.1") -> None:
+        """Let a Pod's port be a socket of this machine."""
+        self._routes[pod, str(port)] = (host, local_port)
+
+    def answer(self, request: Request) -> tuple[int, Json | podproxy.Route]:
+        """Status and object for a request, or the way to a Pod. Raises Refused."""
         if self.token and request.authorization != f"Bearer {self.token}":
             raise Refused(401, "Unauthorized", "Unauthorized")
         kinds = [kind for kind in KINDS if kind.group not in self.without]
@@ -104,6 +112,10 @@ class ApiServer(Store):
         self._check_role(verb, kind, namespace, name, sub)
         with self.lock:
             self.hook()
+            if sub == "proxy":
+                return 0, self._way_to_pod(namespace, parts[5], request)
+            if sub == "exec":
+                raise Refused(500, "InternalError", "error dialing backend: no kubelet is here")
             if verb == "list":
                 return 200, self._list(kind, namespace, request.query)
             if verb in VERBS.values():
@@ -122,7 +134,7 @@ class ApiServer(Store):
             return shown
         if verb == "delete":
             return self._delete(key, obj, request.body or {})
-        if verb == "patch" and "merge-patch" not in request.content_type:
+        if verb == "patch" and not _is_merge(request):
             raise Refused(415, "UnsupportedMediaType", f"the body was in an unknown format: {request.content_type}")
         new = merged(shown, request.body) if verb == "patch" else request.body
         if sub != "scale":
@@ -130,6 +142,22 @@ class ApiServer(Store):
         obj["spec"]["replicas"] = (new.get("spec") or {}).get("replicas", 0)
         obj["metadata"]["resourceVersion"] = new["metadata"].get("resourceVersion")
         return scale_of(self.replace(key, obj))
+
+    def _way_to_pod(self, namespace: str, text: str, request: Request) -> podproxy.Route:
+        """Where a call to a Pod's proxy goes; the port must be a number, as for the real one."""
+        scheme, name, port = podproxy.split_name(text)
+        if ("pods", namespace, name) not in self.objects:
+            raise Refused(404, "NotFound", f'pods "{name}" not found')
+        pod = self.get("pods", name, namespace)
+        port = port or podproxy.default_port(pod)
+        address = self.find_route(name, port)
+        ip = pod["status"].get("podIP")
+        if address is None and not ip:
+            raise Refused(400, "BadRequest", "address not allowed")
+        if address is None:
+            why = "connect: connection refused" if port.isdigit() else f"lookup tcp/{port}: unknown port"
+            raise podproxy.unreachable(f"dial tcp {ip}:{port}: {why}")
+        return podproxy.Route(address, scheme == "https", request.method, "/" + request.raw_path.split("/proxy/", 1)[1])
 
     def _delete(self, key: Key, obj: Json, options: Json) -> Json:
         """A Pod gets its deletion timestamp (a controller takes it away), anything else is gone."""
@@ -156,6 +184,7 @@ class ApiServer(Store):
         if self.role is None:
             return
         resource = f"{kind.plural}/{sub}" if sub else kind.plural
+        name = podproxy.split_name(name)[1] if sub == "proxy" else name
         wanted = (("apiGroups", kind.group), ("resources", resource), ("verbs", verb))
         for rule in self.role:
             names = rule.get("resourceNames")
@@ -171,8 +200,19 @@ def _resource(kinds: list[Kind], parts: list[str]) -> tuple[Kind, str, str, str]
     namespace = rest[2] if rest[1:2] == ["namespaces"] and len(rest) > 3 else ""
     plural, name, sub, *_ = [*(rest[3:] if namespace else rest[1:]), "", "", ""]
     for kind in kinds:
-        if [kind.group, kind.version, kind.plural] == [group, *rest[:1], plural] and (
-            not sub or (sub == "scale" and kind.scale)
-        ):
+        here = [kind.group, kind.version, kind.plural] == [group, *rest[:1], plural]
+        subs = ("proxy", "exec") if kind.plural == "pods" else ("scale",) if kind.scale else ()
+        if here and (not sub or sub in subs):
             return kind, namespace, name, sub
     raise Refused(404, "NotFound", "the server could not find the requested resource")
+
+
+def _is_merge(request: Request) -> bool:
+    """Whether a patch is a merge patch, or a strategic one that means the same: one without lists."""
+    if "strategic-merge-patch" in request.content_type:
+        return not _has_list(request.body)
+    return "merge-patch" in request.content_type
+
+
+def _has_list(value: object) -> bool:
+    return isinstance(value, list) or (isinstance(value, dict) and any(map(_has_list, value.values())))

@@ -35,4 +35,8 @@ def _resources(kind: Kind) -> list[Json]:
     whole |= {"shortNames": list(kind.short), "verbs": ["create", "delete", "get", "list", "patch", "update"]}
     scale = {"name": f"{kind.plural}/scale", "singularName": "", "namespaced": True, "kind": "Scale"}
     scale |= {"group": "autoscaling", "version": "v1", "verbs": ["get", "patch", "update"]}
-    return [whole, scale] if kind.scale else [whole]
+    calls = [
+        {"name": f"pods/{sub}", "singularName": "", "namespaced": True, "kind": f"Pod{sub.title()}Options", "verbs": v}
+        for sub, v in (("exec", ["create", "get"]), ("proxy", ["create", "delete", "get", "patch", "update"]))
+    ]
+    return [whole, scale] if kind.scale else [whole, *calls] if kind.kind == "Pod" else [whole]

@@ -37,7 +37,8 @@ def stateful_set(name: str = "vllm", namespace: str = "ml", replicas: int = 1, *
 
 def leader_worker_set(name: str = "vllm", namespace: str = "ml", replicas: int = 1, size: int = 2) -> Json:
     """A LeaderWorkerSet: no `spec.selector` and no `spec.template`; its scale tells the selector."""
-    spec = {"replicas": replicas, "leaderWorkerTemplate": {"size": size, "workerTemplate": {"spec": {}}}}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container()]}}
+    spec = {"replicas": replicas, "leaderWorkerTemplate": {"size": size, "workerTemplate": template}}
     workload = _workload("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", name, namespace, replicas, {})
     return {**workload, "spec": spec}
 
@@ -98,6 +99,26 @@ def lease(name: str = "infscale-vllm", namespace: str = "ml", **spec: Any) -> Js
         "metadata": {"name": name, "namespace": namespace},
         "spec": spec,
     }
+
+
+def endpoint_slice(
+    name: str = "vllm-x7k2p", namespace: str = "ml", *endpoints: Json, service: str = "vllm", port: int = 8000
+) -> Json:
+    """An EndpointSlice of a Service."""
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": name, "namespace": namespace, "labels": {"kubernetes.io/service-name": service}},
+        "addressType": "IPv4",
+        "endpoints": list(endpoints),
+        "ports": [{"name": "http", "port": port, "protocol": "TCP"}],
+    }
+
+
+def endpoint(address: str, *, pod: Json | None = None, **conditions: bool) -> Json:
+    """An endpoint of a slice; `pod` holds name, namespace and uid."""
+    reference = {"targetRef": {"kind": "Pod", **pod}} if pod else {}
+    return {"addresses": [address], "conditions": conditions, **reference}
 
 
 def role_rule(group: str, resource: str, *verbs: str) -> Json:

@@ -10,7 +10,6 @@ import datetime
 import re
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,9 +39,11 @@ class Kind:
 KINDS = [
     Kind("", "v1", "pods", "Pod", ("po",)),
     Kind("apps", "v1", "deployments", "Deployment", ("deploy",), scale=True),
+    Kind("apps", "v1", "replicasets", "ReplicaSet", ("rs",), scale=True),
     Kind("apps", "v1", "statefulsets", "StatefulSet", ("sts",), scale=True),
     Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", ("hpa",)),
     Kind("coordination.k8s.io", "v1", "leases", "Lease"),
+    Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
     Kind("keda.sh", "v1alpha1", "scaledobjects", "ScaledObject", ("so",)),
     Kind("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet", ("lws",), scale=True),
 ]
@@ -63,6 +64,7 @@ class Store:
         self.lock = threading.RLock()
         self.objects: dict[Key, Json] = {}
         self.version = 100
+        self._uids = 16**12
 
     def now(self) -> str:
         """The clock's time as the API writes it."""
@@ -75,8 +77,13 @@ class Store:
         with self.lock:
             if key in self.objects:
                 raise Refused(409, "AlreadyExists", f"{kind.named(key[2])} already exists")
-            meta = {"uid": str(uuid.uuid4()), "creationTimestamp": self.now(), "generation": 1, **obj["metadata"]}
+            meta = {"uid": self.new_uid(), "creationTimestamp": self.now(), "generation": 1, **obj["metadata"]}
             return self._put(key, {**copy.deepcopy(obj), "metadata": meta})
+
+    def new_uid(self) -> str:
+        """A UID. They fall, so that of two Pods about as old the younger leaves (in a real cluster it is chance)."""
+        self._uids -= 1
+        return f"00000000-0000-4000-8000-{self._uids:012x}"
 
     def get(self, plural: str, name: str, namespace: str = "ml") -> Json:
         """A copy of an object."""
@@ -91,10 +98,14 @@ class Store:
             return self.replace((plural, namespace, name), new)
 
     def replace(self, key: Key, new: Json) -> Json:
-        """Store a new version of an object; 409 if it carries an old resourceVersion."""
+        """Store a new version of an object; 409 if it carries an old resourceVersion or another's UID."""
         with self.lock:
             old = self.objects[key]
-            meta = {**new["metadata"], "uid": old["metadata"]["uid"]}
+            uid = old["metadata"]["uid"]
+            if new["metadata"].get("uid") not in (None, "", uid):
+                words = f"UID in precondition: {new['metadata']['uid']}, UID in object meta: {uid}"
+                raise Refused(409, "Conflict", f"Operation cannot be fulfilled: Precondition failed: {words}")
+            meta = {**new["metadata"], "uid": uid}
             if meta.get("resourceVersion") not in (None, "", old["metadata"]["resourceVersion"]):
                 named = next(kind for kind in KINDS if kind.plural == key[0]).named(key[2])
                 words = "the object has been modified; please apply your changes to the latest version and try again"
@@ -146,10 +157,15 @@ def merged(old: Any, patch: Any) -> Any:
     return {key: value for key, value in both.items() if patch.get(key, 0) is not None}
 
 
+def leaders_of(name: str) -> dict[str, str]:
+    """What selects the leaders of a LeaderWorkerSet: its scale counts groups (its `status.hpaPodSelector`)."""
+    return {"leaderworkerset.sigs.k8s.io/name": name, "leaderworkerset.sigs.k8s.io/worker-index": "0"}
+
+
 def scale_of(obj: Json) -> Json:
     """The Scale of an object. What is 0 is left out, as the API server does it."""
     meta = obj["metadata"]
-    labels = obj["spec"].get("selector", {}).get("matchLabels") or {"leaderworkerset.sigs.k8s.io/name": meta["name"]}
+    labels = obj["spec"].get("selector", {}).get("matchLabels") or leaders_of(meta["name"])
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     status, replicas = obj.get("status") or {}, obj["spec"]["replicas"]
     return {

@@ -49,6 +49,38 @@ def test_kubectl_at_work(server, kubectl):
     assert json.loads(kubectl("get", "deploy", "vllm", "-o", "json"))["status"]["replicas"] == 3
 
 
+def test_kubectl_at_more_work(server, kubectl):
+    """A default patch, a plain scale, removal of an annotation, deletion that waits, and every kind by name."""
+    server.add(objects.deployment(replicas=2))
+    server.add(objects.endpoint_slice())
+    follow_replicas(server, "deployments", "vllm")
+
+    assert kubectl("patch", "deployment", "vllm", "-p", '{"spec":{"paused":true}}') == "deployment.apps/vllm patched\n"
+    assert kubectl("scale", "deploy", "vllm", "--replicas=3") == "deployment.apps/vllm scaled\n"
+    kubectl("annotate", "deployment", "vllm", "a=b")
+    kubectl("annotate", "deployment", "vllm", "a-")
+    assert kubectl("get", "rs,endpointslices", "-o", "name").split() == [
+        "replicaset.apps/vllm-6d8c5f7b9", "endpointslice.discovery.k8s.io/vllm-x7k2p"
+    ]  # fmt: skip
+    # Newer ones add the namespace.
+    assert kubectl("delete", "pod", "vllm-00001").startswith('pod "vllm-00001" deleted')
+
+    deployment = server.get("deployments", "vllm")
+    assert (deployment["spec"]["replicas"], deployment["spec"]["paused"]) == (3, True)
+    assert deployment["metadata"]["annotations"] == {}
+    names = [pod["metadata"]["name"] for pod in server.list("pods")]
+    assert names == ["vllm-00002", "vllm-00003", "vllm-00004"]
+
+
+def test_kubectl_get_for_a_person(server, kubectl):
+    """The tables that kubectl prints by itself hold the names."""
+    server.add(objects.deployment(replicas=2))
+    follow_replicas(server, "deployments", "vllm")
+
+    assert "vllm-00001" in kubectl("get", "pods")
+    assert "vllm" in kubectl("get", "deployment")
+
+
 def test_pods_follow_on_a_driven_clock(server, in_cluster):
     """New Pods start at once and get ready in time; surplus ones leave, the one that is not ready first."""
     now = [1_700_000_000.0]

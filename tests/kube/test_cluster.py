@@ -33,10 +33,10 @@ def test_deployment(server, cluster):
         stored["metadata"]["resourceVersion"],
     )
     assert workload.containers == (
-        Container("vllm", Role.APP, 1500),
-        Container("logger", Role.APP, None),
-        Container("infscale", Role.SIDECAR, 50),
-        Container("download", Role.INIT, 4000),
+        Container("vllm", Role.APP, 1500, image="example/x:1"),
+        Container("logger", Role.APP, None, image="example/x:1"),
+        Container("infscale", Role.SIDECAR, 50, image="example/x:1"),
+        Container("download", Role.INIT, 4000, image="example/x:1"),
     )
 
 
@@ -59,7 +59,7 @@ def test_anything_with_a_scale(server, cluster, kind):
     cluster.set_replicas(workload, 3, expected_resource_version=workload.resource_version)
 
     assert (workload.kind, workload.spec_replicas) == ("LeaderWorkerSet", 2)
-    assert workload.selector == "leaderworkerset.sigs.k8s.io/name=vllm"
+    assert workload.selector == "leaderworkerset.sigs.k8s.io/name=vllm,leaderworkerset.sigs.k8s.io/worker-index=0"
     assert server.get("leaderworkersets", "vllm")["spec"]["replicas"] == 3
 
 

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from tests.kube.podproxy import Route, relay
 from tests.kube.store import Json, Refused
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class Request:
     method: str
     path: str
     query: dict[str, str]
+    raw_path: str
+    headers: dict[str, str]
     body: Any
     content_type: str
     authorization: str
@@ -85,11 +88,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         api, url, data = self.server.api, urlsplit(self.path), self._body()
+        proxied = "/proxy/" in url.path
         request = Request(
             method=self.command,
             path=unquote(url.path),
             query={key: values[-1] for key, values in parse_qs(url.query).items()},
-            body=json.loads(data) if data else None,
+            raw_path=self.path,
+            headers=dict(self.headers),
+            body=data if proxied else _json(data),
             content_type=self.headers.get("Content-Type") or "",
             authorization=self.headers.get("Authorization") or "",
         )
@@ -104,12 +110,18 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if fault.what == "status":
                 raise Refused(fault.status, _REASONS[fault.status], "as the test wants it")
+            if request.body is _BROKEN:
+                raise Refused(400, "BadRequest", "the object provided is unrecognized: it is no JSON")
             code, answer = api.answer(request)
+            if isinstance(answer, Route):
+                self.close_connection = True
+                relay(answer, request.headers, data, self.connection, api.stopping)
+                return
         except Refused as refused:
             code, answer = refused.code, _status(refused.code, refused.reason, refused.message)
         self._send(fault, code, answer)
 
-    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET  # noqa: N815
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = do_OPTIONS = do_GET  # noqa: N815
 
     def _body(self) -> bytes:
         """The body; kubectl's raw writes come in chunks."""
@@ -154,9 +166,17 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = self.close_connection or fault.what == "cut"
 
 
+_BROKEN = object()
 _REASONS = {422: "Invalid", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout"}
 
 
 def _status(code: int, reason: str, message: str) -> Json:
     failure = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
     return {**failure, "message": message, "reason": reason, "details": {}, "code": code}
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data) if data else None
+    except ValueError:
+        return _BROKEN

@@ -21,9 +21,9 @@ from infscale.scrape import Page
 from infscale.watch import STALE_AFTER_S, Watch
 
 
-@dataclass(frozen=True)
+@dataclass
 class EngineSettings:
-    """How engines' pages are understood.
+    """How engines' pages are understood. A reload replaces `profile` and `profiles` in it, from the next look on.
 
     Attributes:
         port: of every replica's engine; None: the sidecars are asked.

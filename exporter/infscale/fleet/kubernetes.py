@@ -92,12 +92,12 @@ class Kubernetes:
             url,
             engine=engine,
             created_s=pod.creation_s or None,
-            served_before=_ready_once(pod),
+            served_before=ready_once(pod),
             leaving=pod.deleting,
         )
 
 
-def _ready_once(pod: Pod) -> bool:
+def ready_once(pod: Pod) -> bool:
     """Whether a Pod is ready, or was: what this process cannot remember from before its own start."""
     if pod.ready == "True":
         return True

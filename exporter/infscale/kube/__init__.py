@@ -5,7 +5,8 @@
     lease        who is the one that scales: pure; `leases` reads and writes it
     access       how to get a `Cluster` here: in a Pod, or as a person
     incluster    access from a Pod, with its service account
-    kubectl      access for a person, with their kubeconfig
+    kubectl      access for a person, with their kubeconfig; `kubectl_proxy` is its way to Pods
+    podcalls     a Pod's page through the API server, a command in a container
     errors       `KubeError` and its kin
 
 Nothing here decides how many replicas there should be.

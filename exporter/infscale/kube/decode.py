@@ -5,8 +5,10 @@ Called by `cluster` only. The defaults are those that the API server or the cont
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from infscale.kube.fields import Fields
-from infscale.kube.objects import Container, Owner, Pod, Role, Scale, Workload
+from infscale.kube.objects import Container, Endpoint, Owner, OwnerReference, Pod, Port, Role, Scale, Workload
 from infscale.kube.selector import selector_text
 from infscale.kube.transport import Target
 
@@ -38,7 +40,10 @@ def workload_of(workload: Fields, target: Target, scale: Scale | None = None) ->
         generation=metadata.whole("generation", 0),
         observed_generation=status.whole("observedGeneration", 0),
         resource_version=metadata.text("resourceVersion"),
-        containers=_containers(spec.at("template", "spec")),
+        containers=_containers(spec.at("template", "spec"), Fields({}, "no status")),
+        annotations=metadata.pairs("annotations"),
+        pod_annotations=spec.at("template", "metadata").pairs("annotations"),
+        paused=spec.flag("paused"),
     )
 
 
@@ -58,8 +63,38 @@ def pod_of(pod: Fields) -> Pod:
         ip=status.text("podIP", ""),
         labels=metadata.pairs("labels"),
         annotations=metadata.pairs("annotations"),
-        containers=_containers(pod.at("spec")),
+        containers=_containers(pod.at("spec"), status),
+        namespace=metadata.text("namespace", ""),
+        resource_version=metadata.text("resourceVersion", ""),
+        owner=_owner_of(metadata),
     )
+
+
+def endpoints_of(endpoint_slice: Fields, pod: Pod) -> list[Endpoint]:
+    """The endpoints of an EndpointSlice (discovery.k8s.io/v1) that are a Pod, by its UID or, without one, its address.
+
+    Source of the defaults: k8s.io/api/discovery/v1 `EndpointConditions`: ready unknown is ready, serving unknown is as
+    ready, terminating unknown is not terminating.
+    """
+    metadata = endpoint_slice.at("metadata")
+    found = []
+    for endpoint in endpoint_slice.items("endpoints"):
+        addresses, uid = endpoint.texts("addresses"), endpoint.at("targetRef").text("uid", "")
+        if uid != pod.uid and not (pod.ip and pod.ip in addresses):
+            continue
+        conditions = endpoint.at("conditions")
+        ready = conditions.flag("ready", default=True)
+        found.append(
+            Endpoint(
+                slice_name=metadata.text("name"),
+                service=metadata.pairs("labels").get("kubernetes.io/service-name", ""),
+                address=addresses[0] if addresses else "",
+                ready=ready,
+                serving=conditions.flag("serving", default=ready),
+                terminating=conditions.flag("terminating"),
+            )
+        )
+    return found
 
 
 def hpa_of(hpa: Fields, target: Target, kind: str) -> Owner | None:
@@ -107,13 +142,41 @@ def _down_disabled(owner: Fields) -> bool:
     return owner.at("behavior", "scaleDown").text("selectPolicy", "") == "Disabled"
 
 
-def _containers(spec: Fields) -> tuple[Container, ...]:
+def _owner_of(metadata: Fields) -> OwnerReference | None:
+    for reference in metadata.items("ownerReferences"):
+        if reference.flag("controller"):
+            return OwnerReference(reference.text("kind"), reference.text("name"), reference.text("uid"))
+    return None
+
+
+def _containers(spec: Fields, status: Fields) -> tuple[Container, ...]:
     apps = [(container, Role.APP) for container in spec.items("containers")]
     inits = [
         (container, Role.SIDECAR if container.text("restartPolicy", "") == "Always" else Role.INIT)
         for container in spec.items("initContainers")
     ]
-    return tuple(
-        Container(container.text("name"), role, container.at("resources", "requests").quantity_milli("cpu"))
-        for container, role in apps + inits
+    states = [*status.items("containerStatuses"), *status.items("initContainerStatuses")]
+    by_name = {state.text("name"): state for state in states}
+    return tuple(_container(container, role, by_name) for container, role in apps + inits)
+
+
+def _container(container: Fields, role: Role, states: Mapping[str, Fields]) -> Container:
+    name = container.text("name")
+    state = states.get(name, Fields({}, "no status"))
+    return Container(
+        name,
+        role,
+        container.at("resources", "requests").quantity_milli("cpu"),
+        image=container.text("image", ""),
+        command=tuple(container.texts("command")),
+        args=tuple(container.texts("args")),
+        ports=tuple(Port(port.text("name", ""), port.whole("containerPort")) for port in container.items("ports")),
+        env={
+            entry.text("name"): entry.text("value", "")
+            for entry in container.items("env")
+            if not entry.has("valueFrom")
+        },
+        container_id=state.text("containerID", "") or None,
+        restart_count=state.whole("restartCount", 0),
+        running=state.at("state").has("running"),
     )

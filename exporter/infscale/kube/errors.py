@@ -7,6 +7,7 @@
     ├── NotFound              404
     ├── Conflict              409: the object has changed since it was read (or is there already); read it again
     ├── Throttled             429, and for how long
+    ├── PodUnreachable        the API server is well, but the Pod did not answer its proxy
     └── BrokenAnswer          an answer that is not the JSON it should be
 
 All of them are a source that could not be read: exit 1, and a caller that scales does nothing this time.
@@ -63,6 +64,10 @@ class Throttled(KubeError):
     def __init__(self, message: str, *, retry_after_s: float | None) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(message, status=429)
+
+
+class PodUnreachable(KubeError):
+    """The API server could not reach the Pod for us; nothing is said of the API server itself."""
 
 
 class BrokenAnswer(KubeError):

@@ -94,6 +94,13 @@ class Fields:
             return value
         return self._wrong(key, value, "a whole number, 0 or more")
 
+    def flag(self, key: str, *, default: bool = False) -> bool:
+        """True or false; the default where it is absent."""
+        value = self._json.get(key)
+        if value is None:
+            return default
+        return value if isinstance(value, bool) else self._wrong(key, value, "true or false")
+
     def time_s(self, key: str) -> float | None:
         """A time (RFC 3339) in Unix seconds; None where it is absent."""
         value = self._json.get(key)

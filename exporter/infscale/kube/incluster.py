@@ -15,9 +15,9 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -72,37 +72,58 @@ class InCluster:
         timeout_s: float,
     ) -> Answer:
         """See `Transport.request`."""
+        headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if body else {})
+        call = f"{method} {target}"
+        return self._send(call, method, target.path, query, body, headers, timeout_s, self._max_bytes)
+
+    def proxy(
+        self, method: Method, path: str, *, headers: Mapping[str, str], timeout_s: float, max_bytes: int
+    ) -> Answer:
+        """See `Transport.proxy`."""
+        return self._send(f"{method} {path}", method, path, {}, b"", headers, timeout_s, max_bytes)
+
+    def exec(
+        self, namespace: str, name: str, container: str, command: Sequence[str], *, timeout_s: float, max_bytes: int
+    ) -> NoReturn:
+        """See `Transport.exec`: the API server wants another protocol for it, which kubectl speaks."""
+        raise KubeError(
+            f"exec in pod {namespace}/{name}: from within a Pod this is not done: it needs kubectl's access"
+        )
+
+    def _send(
+        self,
+        call: str,
+        method: Method,
+        path: str,
+        query: Mapping[str, str],
+        body: bytes,
+        headers: Mapping[str, str],
+        timeout_s: float,
+        max_bytes: int,
+    ) -> Answer:
         token = self._token()
         headers = {
+            **headers,
             "Authorization": f"Bearer {token}",
-            "Accept": "application/json",
             "Accept-Encoding": "identity",
             "User-Agent": f"infscale/{__version__}",
-        } | ({"Content-Type": content_type} if body else {})
+        }
         deadline = time.monotonic() + timeout_s
         with requests.Session() as session, _ending_at(session, timeout_s):
             session.trust_env = False
             try:
                 response = session.request(
-                    method, self._url + target.path, params=query, data=body or None, headers=headers,
+                    method, self._url + path, params=query, data=body or None, headers=headers,
                     timeout=timeout_s, verify=self._ca(), allow_redirects=False, stream=True,
                 )  # fmt: skip
-                data = self._body(response, method, target)
+                data = _body(response, call, max_bytes)
             except requests.RequestException as error:
                 if time.monotonic() >= deadline or isinstance(error, requests.Timeout):
-                    raise self._late(method, target, timeout_s) from None
+                    raise self._late(call, timeout_s) from None
                 raise self._fault(error) from None
         if time.monotonic() >= deadline:  # an end of the connection may look like the end of the answer
-            raise self._late(method, target, timeout_s)
+            raise self._late(call, timeout_s)
         return Answer(response.status_code, data.replace(token.encode(), b"***"), _retry_after_s(response))
-
-    def _body(self, response: requests.Response, method: Method, target: Target) -> bytes:
-        data = bytearray()
-        for chunk in response.iter_content(_CHUNK_BYTES):
-            data += chunk
-            if len(data) > self._max_bytes:
-                raise BrokenAnswer(f"{method} {target}: the answer is larger than {self._max_bytes} bytes")
-        return bytes(data)
 
     def _token(self) -> str:
         try:
@@ -122,8 +143,8 @@ class InCluster:
             raise KubeError(f"CA file {self._ca_file}: there is no such file: expected the cluster's CA as PEM")
         return str(self._ca_file)
 
-    def _late(self, method: Method, target: Target, timeout_s: float) -> TimedOut:
-        return TimedOut(f"{method} {target}: no whole answer from the API server {self._url} within {timeout_s:.3g} s")
+    def _late(self, call: str, timeout_s: float) -> TimedOut:
+        return TimedOut(f"{call}: no whole answer from the API server {self._url} within {timeout_s:.3g} s")
 
     def _fault(self, error: requests.RequestException) -> KubeError:
         causes = list(_causes(error))
@@ -134,6 +155,15 @@ class InCluster:
                 f"TLS with the API server {self._url}: {why}: is {self._ca_file} this cluster's CA, as PEM?"
             )
         return Unreachable(f"the API server {self._url} cannot be reached: {why}")
+
+
+def _body(response: requests.Response, call: str, max_bytes: int) -> bytes:
+    data = bytearray()
+    for chunk in response.iter_content(_CHUNK_BYTES):
+        data += chunk
+        if len(data) > max_bytes:
+            raise BrokenAnswer(f"{call}: the answer is larger than {max_bytes} bytes")
+    return bytes(data)
 
 
 @contextlib.contextmanager

@@ -8,6 +8,8 @@ A call is one process. What kubectl offers for a raw path decides how:
     DELETE   kubectl delete --raw PATH -f -
     PATCH    kubectl patch --namespace=NS --type=merge --output=json --patch-file=/dev/stdin RESOURCE.VERSION.GROUP NAME
              (there is no --raw: kubectl asks for the API's resources and for the object first, so it needs get as well)
+    proxy    `kubectl_proxy`, since --raw tells no status and sends no header
+    exec     kubectl exec --namespace=NS --container=C NAME -- COMMAND
 
 kubectl itself waits and tries again when it meets 429 with Retry-After, within the time of the call. It tells no HTTP
 status, but the reason of the Status object, from which the status follows. The environment is passed through: proxy
@@ -26,13 +28,16 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO
 from urllib.parse import urlencode
 
 from infscale.errors import UsageError
 from infscale.kube.errors import BrokenAnswer, KubeError, TimedOut, Unreachable, one_line
+from infscale.kube.kubectl_proxy import KubectlProxy
+from infscale.kube.objects import ExecAnswer
 from infscale.kube.transport import MAX_ANSWER_BYTES, MERGE_PATCH, Answer, Method, Target
+from infscale.scrape_wire import Deadline
 
 _COMMANDS = {"GET": "get", "POST": "create", "PUT": "replace", "DELETE": "delete"}
 _STATUS_OF_REASON = {
@@ -52,6 +57,7 @@ _NO_CONNECTION = (
     "unexpected EOF",
     "connection reset",
 )
+_ENDED = re.compile(r"^command terminated with exit code (\d{1,3})$")
 _NOT_THE_NETWORK = ("x509:", "tls:", "getting credentials")  # another try would give the same
 _MAX_STDERR_BYTES = 64 * 1024
 
@@ -79,6 +85,7 @@ class Kubectl:
         self._command += [f"--context={context}"] if context else []
         self._command += [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
         self._max_bytes = max_bytes
+        self._proxy = KubectlProxy(self._command)
 
     def request(
         self,
@@ -96,17 +103,39 @@ class Kubectl:
         else:
             url = target.path + ("?" + urlencode(query) if query else "")
             arguments = [_COMMANDS[method], "--raw", url, *(["-f", "-"] if body else [])]
-        deadline = time.monotonic() + timeout_s
         try:
-            code, output, complaint = self._run(arguments, body, deadline)
+            code, output, complaint = self._run(arguments, body, timeout_s, self._max_bytes)
         except TimeoutError:
             raise TimedOut(f"{method} {target}: kubectl did not end within {timeout_s:.3g} s") from None
         if code == 0:
             return Answer(201 if method == "POST" else 200, output)
         return _answer(complaint)
 
-    def _run(self, arguments: list[str], body: bytes, deadline: float) -> tuple[int, bytes, str]:
+    def proxy(
+        self, method: Method, path: str, *, headers: Mapping[str, str], timeout_s: float, max_bytes: int
+    ) -> Answer:
+        """See `Transport.proxy`."""
+        deadline = Deadline(time.monotonic, timeout_s)
+        return self._proxy.request(method, path, headers=headers, deadline=deadline, max_bytes=max_bytes)
+
+    def exec(
+        self, namespace: str, name: str, container: str, command: Sequence[str], *, timeout_s: float, max_bytes: int
+    ) -> ExecAnswer | Answer:
+        """See `Transport.exec`. A command that fails and a kubectl that does are told apart by kubectl's last line."""
+        arguments = ["exec", f"--namespace={namespace}", f"--container={container}", name, "--", *command]
+        try:
+            code, output, complaint = self._run(arguments, b"", timeout_s, max_bytes)
+        except TimeoutError:
+            raise TimedOut(f"exec in pod {namespace}/{name}: it did not end within {timeout_s:.3g} s") from None
+        said, _, last = complaint.rstrip("\n").rpartition("\n")
+        ended = _ENDED.match(last)
+        if code == 0 or ended:
+            return ExecAnswer(int(ended[1]) if ended else 0, output, said if ended else complaint)
+        return _answer(complaint)
+
+    def _run(self, arguments: list[str], body: bytes, timeout_s: float, max_bytes: int) -> tuple[int, bytes, str]:
         """Exit code, standard output and standard error. Raises TimeoutError."""
+        deadline = time.monotonic() + timeout_s
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
             stdin.write(body)
             stdin.seek(0)
@@ -121,7 +150,7 @@ class Kubectl:
             assert process.stdout is not None  # noqa: S101 (it is a pipe)
             with process.stdout as stdout:
                 try:
-                    output = self._read(stdout, deadline)
+                    output = _read(stdout, deadline, max_bytes)
                     process.wait(max(0.0, deadline - time.monotonic()))
                 except BaseException as error:
                     with contextlib.suppress(ProcessLookupError):
@@ -133,20 +162,21 @@ class Kubectl:
             stderr.seek(0)
             return process.returncode, output, stderr.read(_MAX_STDERR_BYTES).decode("utf-8", "replace")
 
-    def _read(self, stdout: IO[bytes], deadline: float) -> bytes:
-        data = bytearray()
-        with selectors.DefaultSelector() as selector:
-            selector.register(stdout, selectors.EVENT_READ)
-            while True:
-                left_s = deadline - time.monotonic()
-                if left_s <= 0 or not selector.select(left_s):
-                    raise TimeoutError
-                chunk = os.read(stdout.fileno(), 65536)
-                if not chunk:
-                    return bytes(data)
-                data += chunk
-                if len(data) > self._max_bytes:
-                    raise BrokenAnswer(f"kubectl: the answer is larger than {self._max_bytes} bytes")
+
+def _read(stdout: IO[bytes], deadline: float, max_bytes: int) -> bytes:
+    data = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(stdout, selectors.EVENT_READ)
+        while True:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0 or not selector.select(left_s):
+                raise TimeoutError
+            chunk = os.read(stdout.fileno(), 65536)
+            if not chunk:
+                return bytes(data)
+            data += chunk
+            if len(data) > max_bytes:
+                raise BrokenAnswer(f"kubectl: the answer is larger than {max_bytes} bytes")
 
 
 def _patch(target: Target, content_type: str) -> list[str]:

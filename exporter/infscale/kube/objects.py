@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from infscale.core.numbers import MAX_INT32
@@ -27,6 +27,14 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Port:
+    """A port of a container: its name (empty for none) and number."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Container:
     """A container of a Pod or of a Pod template.
 
@@ -34,11 +42,26 @@ class Container:
         name: its name.
         role: what it is for.
         cpu_request_milli: thousandths of a CPU; None where it asks for none.
+        image: its image; empty where it does not say.
+        command, args: as in the manifest; what the image has instead is not seen here.
+        ports: those that it names or tells.
+        env: the plain values by name; those that come from elsewhere (`valueFrom`) are left out.
+        container_id: of the container that runs or ran last; None where the status has none.
+        restart_count: how often it was started anew.
+        running: whether it runs now.
     """
 
     name: str
     role: Role
     cpu_request_milli: int | None
+    image: str = ""
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    ports: tuple[Port, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    container_id: str | None = None
+    restart_count: int = 0
+    running: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +80,9 @@ class Workload:
         observed_generation: what its controller has seen of that, 0 for nothing; below `generation` the status is old.
         resource_version: goes up with each change at all.
         containers: of its Pod template (`spec.template`); empty for kinds that keep it elsewhere.
+        annotations: its own.
+        pod_annotations: those of its Pod template.
+        paused: a Deployment whose roll-out is paused: a scale still goes, a new template does not.
     """
 
     kind: str
@@ -70,6 +96,9 @@ class Workload:
     observed_generation: int
     resource_version: str
     containers: tuple[Container, ...]
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    pod_annotations: Mapping[str, str] = field(default_factory=dict)
+    paused: bool = False
 
     @property
     def name(self) -> str:
@@ -108,6 +137,15 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnerReference:
+    """The controller that an object belongs to."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A Pod.
 
@@ -124,6 +162,9 @@ class Pod:
         labels: its labels.
         annotations: its annotations.
         containers: all of them, apps first.
+        namespace: where it is.
+        resource_version: changes with each write.
+        owner: the controller that made it (a ReplicaSet, a StatefulSet); None where it has none.
     """
 
     name: str
@@ -138,11 +179,23 @@ class Pod:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     containers: tuple[Container, ...]
+    namespace: str = ""
+    resource_version: str = ""
+    owner: OwnerReference | None = None
 
     @property
     def deleting(self) -> bool:
         """Whether it is on its way out."""
         return self.deletion_s is not None
+
+    def port(self, name: str) -> int | None:
+        """The number of the port that a container names so; None where none does."""
+        found = (port.number for container in self.containers for port in container.ports if port.name == name)
+        return next(found, None)
+
+    def container(self, name: str) -> Container | None:
+        """The container of that name."""
+        return next((container for container in self.containers if container.name == name), None)
 
     @property
     def cpu_request_milli(self) -> int | None:
@@ -178,6 +231,44 @@ class Owner:
     min_replicas: int
     max_replicas: int
     scale_down_disabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A Pod in an EndpointSlice (discovery.k8s.io/v1).
+
+    Attributes:
+        slice_name: the slice.
+        service: the Service whose slice it is; empty where the slice does not tell.
+        address: of the Pod.
+        ready: it takes new connections.
+        serving: it is ready, whether it terminates or not.
+        terminating: it has a deletion timestamp.
+    """
+
+    slice_name: str
+    service: str
+    address: str
+    ready: bool
+    serving: bool
+    terminating: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyAnswer:
+    """What a Pod answered over the API server's proxy: its own status and body."""
+
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ExecAnswer:
+    """What a command in a container came to: its exit code, its output, and its complaints as text."""
+
+    code: int
+    stdout: bytes
+    stderr: str
 
 
 def _sum_of_requests(containers: tuple[Container, ...]) -> int | None:

@@ -37,6 +37,8 @@ _VERBS_NEEDED = {
     "horizontalpodautoscalers": ["list"],
     "scaledobjects": ["list"],
     "leases": ["get", "create", "update"],
+    "endpointslices": ["list"],
+    "pods/exec": ["create", "get"],
 }
 
 
@@ -60,7 +62,8 @@ class Rest:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._transport, self._timeout_s, self._max_items = transport, timeout_s, max_items
+        self.transport = transport
+        self._timeout_s, self._max_items = timeout_s, max_items
         self._sleep, self._clock, self._jitter = sleep, clock, jitter
 
     def call(
@@ -83,7 +86,7 @@ class Rest:
 
     def _object(self, method: Method, target: Target, answer: Answer) -> Fields:
         if answer.status >= 300:
-            raise _refusal(method, target, answer)
+            raise refusal(method, target, answer)
         try:
             value = json.loads(answer.body)
         except (ValueError, RecursionError):
@@ -139,7 +142,7 @@ class Rest:
             if left_s <= 0:
                 raise TimedOut(f"{method} {target}: no answer within {self._timeout_s:g} s")
             try:
-                answer = self._transport.request(
+                answer = self.transport.request(
                     method, target, query=query, body=body, content_type=content_type, timeout_s=left_s
                 )
             except Unreachable:
@@ -153,9 +156,9 @@ class Rest:
             pause_s *= 2
 
 
-def _refusal(method: Method, target: Target, answer: Answer) -> KubeError:
+def refusal(method: Method, target: Target, answer: Answer) -> KubeError:
     """The error for an answer that is not what was asked for."""
-    said = _message(answer.body)
+    said = message(answer.body)
     call = f"{method} {target}"
     match answer.status:
         case 401:
@@ -193,14 +196,14 @@ def _forbidden(method: Method, target: Target, said: str) -> str:
     )
 
 
-def _message(body: bytes) -> str:
+def message(body: bytes) -> str:
     """What a Status object says, else the beginning of what came instead."""
     try:
         status = json.loads(body)
     except ValueError:
         return _excerpt(body)
-    message = status.get("message") if isinstance(status, dict) else None
-    return one_line(message) if isinstance(message, str) and message else _excerpt(body)
+    text = status.get("message") if isinstance(status, dict) else None
+    return one_line(text) if isinstance(text, str) and text else _excerpt(body)
 
 
 def _excerpt(body: bytes) -> str:

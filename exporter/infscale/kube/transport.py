@@ -6,10 +6,13 @@ hand over the answer as it came; `rest.Rest` reads it, tries again where that is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from infscale.kube.objects import ExecAnswer
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -106,5 +109,38 @@ class Transport(Protocol):
             TimedOut: the answer was not there in time.
             BrokenAnswer: it is larger than MAX_ANSWER_BYTES.
             KubeError: anything else that keeps the call from being made, as a certificate that is not trusted.
+        """
+        ...
+
+    def proxy(
+        self, method: Method, path: str, *, headers: Mapping[str, str], timeout_s: float, max_bytes: int
+    ) -> Answer:
+        """One call to a Pod through the API server, never repeated; no body is sent.
+
+        Args:
+            method: of HTTP.
+            path: of the Pod's proxy at the API server, with the query.
+            headers: for the Pod; ours for the API server are added, and win.
+            timeout_s: from the start to the last byte of the answer.
+            max_bytes: of the answer's body.
+
+        Returns:
+            The answer, whatever its status, the Pod's own or the API server's.
+
+        Raises:
+            Unreachable, TimedOut, BrokenAnswer, KubeError: as `request`.
+        """
+        ...
+
+    def exec(
+        self, namespace: str, name: str, container: str, command: Sequence[str], *, timeout_s: float, max_bytes: int
+    ) -> ExecAnswer | Answer:
+        """Run a command in a container of a Pod, without a terminal and without input.
+
+        Returns:
+            What it came to; or the API server's answer where it refuses.
+
+        Raises:
+            KubeError: this form of access cannot do it; or as `request`.
         """
         ...
