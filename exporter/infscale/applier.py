@@ -9,13 +9,16 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from infscale.core.replicas import Phase, Replica
 from infscale.core.scale_decision import ScaleDecision
 from infscale.errors import UsageError
 from infscale.kube.cluster import Cluster
+from infscale.kube.deletion_cost import DeletionCosts
 from infscale.kube.errors import KubeError
 from infscale.kube.kinds import workload_target
 from infscale.kube.lease import Lease
 from infscale.kube.objects import Owner, Workload
+from infscale.retirement import Retirement
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +27,9 @@ SHORTEST_LEASE_S = 5
 
 _RENEWALS = 3
 """Evaluations within a Lease: a writer that hangs is followed by another once it has missed as many."""
+
+_BY_COST = ("Deployment", "ReplicaSet")
+"""Kinds whose Pods a ReplicaSet chooses among, by their deletion cost."""
 
 
 def lease_s(interval_s: float) -> int:
@@ -39,6 +45,7 @@ class KubeApplier:
         kind, namespace, name: the workload.
         identity: who writes; no two processes may share it.
         down_only: only ever scale down; what scales up is another's, whose own way down is closed.
+        retirement: scales down instead of a plain write: one replica at a time, proven idle.
         lease_s: how long the Lease is good without a renewal.
         wall_clock: Unix seconds.
 
@@ -55,16 +62,18 @@ class KubeApplier:
         identity: str,
         *,
         down_only: bool = False,
+        retirement: Retirement | None = None,
         lease_s: int = lease_s(15.0),
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         target = workload_target(kind, namespace, name)
         self._cluster, self._identity, self._wall_clock = cluster, identity, wall_clock
         self._kind, self._namespace, self._name = kind, namespace, name
-        self._down_only, self._lease_s = down_only, lease_s
+        self._down_only, self._lease_s, self._retirement = down_only, lease_s, retirement
         # Whatever the kind was called on the command line (`deploy`, `Deployment`): one workload, one Lease.
         self._lease_name = f"infscale-{target.resource}.{target.group}-{name}"
         self._lease: Lease | None = None
+        self._costs = DeletionCosts(cluster)
 
     def check(self) -> None:
         """Refuse at the start what would be refused at every write. What cannot be read now is looked at then.
@@ -94,6 +103,8 @@ class KubeApplier:
 
     def stop(self) -> None:
         """See `infscale.evaluator.Applier`."""
+        if self._retirement is not None:
+            self._retirement.stop()
         if self._lease is None:
             return
         try:
@@ -104,7 +115,12 @@ class KubeApplier:
 
     def _apply(self, decision: ScaleDecision, now_s: float) -> str:
         if not self._holds_lease(now_s):
+            if self._retirement is not None:
+                self._retirement.pause()
             return f"not scaled: another recommender holds the Lease {self._namespace}/{self._lease_name}"
+        if self._retirement is not None and decision.direction != "down":
+            # Also where nothing could be decided: nothing is taken away on missing data.
+            self._retirement.keep(f"{decision.desired} replicas are wanted ({decision.reason.value})")
         if (
             decision.desired is None
             or decision.current is None
@@ -114,6 +130,9 @@ class KubeApplier:
         workload = self._workload()
         if refusal := self._refusal(workload, self._cluster.autoscalers(self._namespace, workload)):
             return f"not scaled: {refusal}"
+        if self._retirement is not None and decision.desired < decision.current:
+            return self._retirement.down()
+        note = self._steer(workload, decision.current - decision.desired, decision)
         scale = self._cluster.scale(workload)
         if scale.spec_replicas != decision.current:
             return (
@@ -122,7 +141,18 @@ class KubeApplier:
         self._cluster.set_replicas(workload, decision.desired, expected_resource_version=scale.resource_version)
         fields = {"workload": str(workload), "from": decision.current, "to": decision.desired}
         log.info("scaled", extra={**fields, "reason": decision.reason.value})
-        return ""
+        return note
+
+    def _steer(self, workload: Workload, leaving: int, decision: ScaleDecision) -> str:
+        """Before a scale-down: let the replicas with the least in flight leave, where costs decide that.
+
+        A StatefulSet and a LeaderWorkerSet always take the highest ordinal. Returns what is to be known of it.
+        """
+        choice = workload.kind in _BY_COST and leaving > 0 and workload.spec_replicas == decision.current
+        if not choice or not decision.replicas:
+            return ""
+        inflight = {replica.name: _inflight(replica) for replica in decision.replicas}
+        return self._costs.steer(self._namespace, workload.selector, leaving, inflight)
 
     def _is_ours(self, current: int, desired: int) -> bool:
         return desired < current or (desired > current and not self._down_only)
@@ -155,3 +185,8 @@ class KubeApplier:
 
     def _named(self, owner: Owner) -> str:
         return f"{owner.kind} {self._namespace}/{owner.name}"
+
+
+def _inflight(replica: Replica) -> float | None:
+    """Requests that a replica has in flight; None: not known, which is not 0. One that never was ready has none."""
+    return 0.0 if replica.phase is Phase.STARTING else replica.inflight

@@ -42,7 +42,7 @@ class Applier(Protocol):
     """Scales a workload to what was decided."""
 
     def apply(self, decision: ScaleDecision, now_s: float) -> str:
-        """Scale, if that is to be done; returns why not, in one line, or nothing."""
+        """Scale, if that is to be done; returns why not, or what else is to be known, in one line, or nothing."""
         ...
 
     def stop(self) -> None:
@@ -52,6 +52,10 @@ class Applier(Protocol):
 
 class Evaluator:
     """Evaluates one workload on a thread of its own, every `interval_s`.
+
+    Attributes:
+        policy: what is asked for; another one counts from the next evaluation on, and what is remembered stays, as over
+            a restart.
 
     Args:
         source: where the replicas are.
@@ -82,7 +86,8 @@ class Evaluator:
         self.counters = WorkloadCounters()
         self.history = History()
         self.max_age_s = max(MAX_AGE_S, MISSED * interval_s)
-        self._source, self._policy, self._held = source, policy, held
+        self._source, self._held = source, held
+        self._policy = self.policy = policy
         self._state_path, self._applier = state_path, applier
         self._interval_s, self._why_not, self._wall_clock = interval_s, why_not, wall_clock
         self._view = self._empty_view()
@@ -103,6 +108,7 @@ class Evaluator:
         change that a crash interrupts counts as made.
         """
         now_s = self._wall_clock()
+        self._policy = self.policy  # one policy for the whole of an evaluation
         fleet = self._source.observe(now_s)
         if self._held is not None:
             fleet = replace(fleet, held=self._held())
@@ -113,7 +119,7 @@ class Evaluator:
             if decision.desired != decision.current:
                 self._asked = Asked(before.hpa, now_s, decision.current, decision.desired)
             if self._applier is not None:
-                messages.append(self._applier.apply(decision, now_s))
+                messages.append(self._applier.apply(replace(decision, replicas=fleet.replicas), now_s))
         self._view = view_of(self._source, self._policy, fleet, decision, "; ".join(filter(None, messages)))
         self.counters.evaluated(self._view, decision.cold_starts_s)
         self.history.add(self._view)

@@ -10,14 +10,13 @@ nowhere else. Both outcomes are values; what they mean for an engine is `infscal
     scrape_wire     the connection: names, addresses, TLS, the deadline
     scrape_http     the answer: head, body, chunks, gzip
     scrape_shared   one read at a time, its answer shared
+    scrape_token    the token of a file
 
 Runs on Python 3.9 (it travels in the drain bundle).
 """
 
 from __future__ import annotations
 
-import os
-import stat
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from infscale import __version__
 from infscale.errors import UsageError
 from infscale.scrape_http import Head, read_body, read_head
 from infscale.scrape_shared import SharedRead
+from infscale.scrape_token import file_fault, read_token
 from infscale.scrape_url import Url, add_query, join_url, show_url, split_url
 from infscale.scrape_wire import Deadline, Wire, WireFault, tls_context
 
@@ -39,7 +39,6 @@ __all__ = [
 
 MAX_REDIRECTS = 3
 _REDIRECTS = (301, 302, 303, 307, 308)
-_MAX_TOKEN_BYTES = 16 * 1024
 
 
 @dataclass(frozen=True)
@@ -132,12 +131,12 @@ def check_target(target: Target) -> None:
         UsageError: the token file cannot be read, is empty or holds no token; the CA file cannot be read or holds no
             certificate.
     """
-    _read_token(target)
+    _token_of(target)
     if split_url(target.url).scheme == "https":
         try:
             tls_context(target.ca_file, target.insecure_skip_verify)
         except OSError as error:
-            raise UsageError(f"CA file {target.ca_file}: {_file_fault(error)}; expected certificates (PEM)") from None
+            raise UsageError(f"CA file {target.ca_file}: {file_fault(error)}; expected certificates (PEM)") from None
 
 
 def fetch(
@@ -153,7 +152,7 @@ def fetch(
     deadline = Deadline(clock, target.timeout_s if timeout_s is None else timeout_s)
     url = split_url(target.url)
     try:
-        token = _read_token(target)
+        token = _token_of(target)
     except UsageError as error:
         return ScrapeFailure("http", f"{url.place}: {error}", False, deadline.spent_s())
     for _ in range(MAX_REDIRECTS + 1):
@@ -180,7 +179,7 @@ def _ask(wire: Wire, target: Target, url: Url, token: str) -> Head:
         try:
             context = tls_context(target.ca_file, target.insecure_skip_verify)
         except OSError as error:
-            raise WireFault("tls", f"CA file {target.ca_file}: {_file_fault(error)}") from None
+            raise WireFault("tls", f"CA file {target.ca_file}: {file_fault(error)}") from None
     wire.connect(url)
     if context is not None:
         wire.start_tls(context, target.server_name or url.host)
@@ -219,30 +218,6 @@ def _redirect(wire: Wire, head: Head, url: Url) -> Url | None:
     return onward
 
 
-def _read_token(target: Target) -> str:
-    """The token of the target's file, empty without one. Read each time: 15 us, and a rotated token is never late.
-
-    Raises:
-        UsageError: names the file, never what is in it.
-    """
-    path = target.token_file
-    if path is None:
-        return ""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a named pipe would block
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise UsageError(f"token file {path} is not a regular file; it is read again for each page")
-            data = file.read(_MAX_TOKEN_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"token file {path}: {_file_fault(error)}") from None
-    token = data.strip().decode("latin-1")
-    if not token:
-        raise UsageError(f"token file {path} is empty: expected one line with the token")
-    if len(data) > _MAX_TOKEN_BYTES or " " in token or not (token.isascii() and token.isprintable()):
-        raise UsageError(f"token file {path} holds no token: expected one line without blanks, up to 16 kB")
-    return token
-
-
-def _file_fault(error: OSError) -> str:
-    return getattr(error, "strerror", "") or "not readable"
+def _token_of(target: Target) -> str:
+    """What is sent as bearer token; empty without a token file."""
+    return "" if target.token_file is None else read_token(target.token_file)

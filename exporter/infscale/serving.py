@@ -44,18 +44,20 @@ def json_response(value: Mapping[str, Any], status: int = 200) -> Response:
     return Response(status, (json.dumps(value, indent=1) + "\n").encode(), JSON)
 
 
-def kubelet_routes(ready: Callable[[], bool]) -> Router:
+def kubelet_routes(ready: Callable[[], bool], why_not_ready: Callable[[], str] = lambda: "") -> Router:
     """`/-/healthy` while the process can answer, `/-/ready` while it is to be asked.
 
     Args:
         ready: false once the process was told to stop. It does not depend on an engine: a sidecar whose readiness
             followed a loading engine would take the whole Pod out of service.
+        why_not_ready: why it is not to be asked though it goes on, in one line; empty if it is.
     """
     router = Router()
     router.add("/-/healthy", lambda _request: Response(body=b"healthy\n"))
 
     def readiness(_request: Request) -> Response:
-        return Response(body=b"ready\n") if ready() else Response(503, b"stopping\n")
+        why = why_not_ready() if ready() else "stopping"
+        return Response(503, f"{why}\n".encode()) if why else Response(body=b"ready\n")
 
     router.add("/-/ready", readiness)
     return router
@@ -68,6 +70,7 @@ def serve(
     also: Sequence[Stoppable] = (),
     add_kubelet_routes: Callable[[Router], None] = lambda _router: None,
     once_listening: Callable[[], object] = lambda: None,
+    why_not_ready: Callable[[], str] = lambda: "",
 ) -> int:
     """Both listeners, from their start until the process was told to stop; the exit code.
 
@@ -78,10 +81,11 @@ def serve(
         also: what is stopped with the listeners.
         add_kubelet_routes: adds what the kubelet listener answers beside the probes.
         once_listening: starts what is not to run in a process that cannot be reached, such as one whose port is taken.
+        why_not_ready: see `kubelet_routes`.
     """
     lifecycle = Lifecycle()
     lifecycle.install()
-    kubelet = kubelet_routes(lambda: not lifecycle.stopping)
+    kubelet = kubelet_routes(lambda: not lifecycle.stopping, why_not_ready)
     add_kubelet_routes(kubelet)
     config = flags["web_config_file"]
     listeners = [

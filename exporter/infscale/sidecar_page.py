@@ -45,6 +45,8 @@ def sidecar_page(reading: Mapping[str, Any], decision: Sequence[Section] = ()) -
 
 def _sections(reading: Mapping[str, Any]) -> list[Section]:
     sections = []
+    if reading["draining"]:
+        sections.append(Section("Rotation", [_leaving(reading)]))
     if len(reading["models"]) > 1:
         rows = [(model["model"], f"{_number(model['inflight'])} in flight") for model in reading["models"]]
         sections.append(Section("Models", rows))
@@ -54,11 +56,22 @@ def _sections(reading: Mapping[str, Any]) -> list[Section]:
         engines.append((engine["url"], f"{text}: {engine['message']}" if engine["message"] else text))
     sections.append(Section("Engines", engines))
     if reading["read_at"] is not None:
-        read_at = datetime.fromtimestamp(reading["read_at"], UTC).isoformat(sep=" ", timespec="seconds")
-        sections.append(Section("Values", [("read at", read_at.replace("+00:00", " UTC"))]))
+        sections.append(Section("Values", [("read at", _when(reading["read_at"]))]))
     if reading["warnings"]:
         sections.append(Section("Warnings", [("", warning) for warning in reading["warnings"]]))
     return sections
+
+
+def _leaving(reading: Mapping[str, Any]) -> tuple[str, str]:
+    """Why every demand leaves the replica out, though what it has in flight still shows."""
+    if not reading["withdrawn"]:
+        return "draining", "the Pod is terminating"
+    until = _when(reading["withdrawn_until"])
+    return "withdrawn", f"not ready on request until {until}, unless that is renewed; then it is back by itself"
+
+
+def _when(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", " UTC")
 
 
 def _number(value: float | None) -> str:

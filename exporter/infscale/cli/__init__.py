@@ -34,6 +34,9 @@ class Entry(NamedTuple):
 COMMANDS: Mapping[str, Entry] = {
     "sidecar": Entry("infscale.cli.sidecar:command", "Read the engine beside it and publish the normalised metric."),
     "recommender": Entry("infscale.cli.recommender:command", "Decide for a workload again and again, and publish it."),
+    "kube": Entry("infscale.cli.kube:command", "Decide for a Deployment over the API server; --apply scales it."),
+    "retire": Entry("infscale.cli.retire:command", "Take one replica away, only when it is proven idle."),
+    "activator": Entry("infscale.cli.activator:command", "Hold requests while no replica is ready, and wake one."),
     "decide": Entry("infscale.cli.decide:command", "Decide once how many replicas a workload should have, and why."),
     "parse": Entry("infscale.cli.parse:command", "Read metrics pages (files or URLs) once and print what they say."),
     "check-config": Entry("infscale.cli.check_config:command", "Check a configuration file and say what is wrong."),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from infscale.cli.engine_options import Chosen
     from infscale.core.scaling import ScalePolicy
     from infscale.evaluator import Applier, Evaluator
+    from infscale.fleet.engines import EngineSettings
     from infscale.fleet.source import Source, WorkloadName
     from infscale.kube.cluster import Cluster
 
@@ -57,10 +58,25 @@ def cluster_of(flags: Mapping[str, Any]) -> Cluster:
     return connect(context=flags["kube_context"], kubeconfig=flags["kube_config"])
 
 
+def engine_pages_of(flags: Mapping[str, Any], engines: Chosen) -> EngineSettings:
+    """How engines without a sidecar are read."""
+    from infscale.fleet.engines import EngineSettings
+
+    return EngineSettings(
+        port=flags["fleet_engine_port"],
+        path=flags["fleet_engine_path"],
+        profile=engines.told,
+        profiles=engines.profiles,
+        token_file=flags["engine_token_file"],
+        cpu_request=flags["cpu_request"],
+        stale_after_s=flags["stale_after"],
+    )
+
+
 def source_of(
     flags: Mapping[str, Any],
     policy: ScalePolicy,
-    engines: Chosen,
+    engines: EngineSettings,
     *,
     reading: Callable[[], Mapping[str, Any]] | None = None,
 ) -> Source:
@@ -73,7 +89,6 @@ def source_of(
         reading: the sidecar's own reading.
     """
     from infscale.core.scaling import MetricName
-    from infscale.fleet.engines import EngineSettings
     from infscale.fleet.parse import parse_source
     from infscale.fleet.source import FleetSettings
 
@@ -82,15 +97,7 @@ def source_of(
         workload=_workload(flags["workload"]),
         spec_replicas=flags["spec_replicas"],
         sidecar_port=flags["fleet_sidecar_port"],
-        engines=EngineSettings(
-            port=flags["fleet_engine_port"],
-            path=flags["fleet_engine_path"],
-            profile=engines.told,
-            profiles=engines.profiles,
-            token_file=flags["engine_token_file"],
-            cpu_request=flags["cpu_request"],
-            stale_after_s=flags["stale_after"],
-        ),
+        engines=engines,
         dns_server=flags["fleet_dns_server"],
         ttft=any(goal.metric is MetricName.TTFT for goal in policy.goals),
         token_file=flags["fleet_token_file"],
@@ -141,7 +148,8 @@ def evaluator_of(
     held = None
     if flags["activator_url"] is not None:
         workload = source.workload
-        held = HeldReader(Target(flags["activator_url"]), workload.namespace, workload.name).read
+        activator = Target(flags["activator_url"])
+        held = HeldReader(activator, workload.namespace, workload.name, dns_server=flags["fleet_dns_server"]).read
     return Evaluator(
         source,
         policy,

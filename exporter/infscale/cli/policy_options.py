@@ -43,6 +43,10 @@ _KEYWORDS = {
 }
 
 
+POLICY_FLAGS = ("policy", "policy_file", "from_manifest", *_KEYWORDS)
+"""The names of their values."""
+
+
 def policy_options(function: F) -> F:
     """Give a command the ways to name a policy; `policy_of` takes their values."""
     decorators = [
@@ -66,7 +70,7 @@ class Asked:
 
 def policy_given(flags: dict[str, Any]) -> bool:
     """Whether any of the policy's flags was given."""
-    return any(flags[name] is not None for name in ("policy", "policy_file", "from_manifest", *_KEYWORDS))
+    return any(flags[name] is not None for name in POLICY_FLAGS)
 
 
 def policy_of(flags: dict[str, Any]) -> Asked:

@@ -25,7 +25,7 @@ def drain_options(function: F) -> F:
         option("--exit-reserve", type=SECONDS, default=5.0, metavar="SECONDS", help="What an engine needs to exit."),
         option("--max-grace", type=SECONDS, metavar="SECONDS", help="The longest that the node lets a Pod terminate."),
         option("--drain-stale-after", type=SECONDS, metavar="SECONDS", help="A drain gives up hung requests."),
-        option("--connections/--no-connections", default=None, help="A drain looks at clients."),
+        option("--connections/--no-connections", default=None, help="Look at clients' connections."),
         option("--mark.socket", metavar="PATH", help="For mark-terminating.  [default: in /run/infscale]"),
     ]
     for decorate in reversed(decorators):

@@ -23,6 +23,7 @@ from infscale.core.settings import (
     KEYS,
     NUMBERS,
     PERIOD,
+    SCALING_POLICY,
     SHORT,
     SHORT_PERIOD_S,
     TARGETS,
@@ -191,7 +192,7 @@ def _value(key: str, part: Part) -> Value:
 def _scaling_policy(part: Part) -> ScalingPolicy:
     change, period = part.partition("/")
     if period is None:
-        raise part.error("expected Pods or percent and a period in seconds, as 4/15 or 100%/15")
+        raise part.error(f"expected {SCALING_POLICY}")
     percent = change.text.endswith("%")
     kind = PolicyType.PERCENT if percent else PolicyType.PODS
     value = read_number(change.cut(0, len(change.text) - percent), CHANGE[kind])
@@ -216,7 +217,7 @@ def policy_text(policy: ScalePolicy) -> str:
 
     `parse_policy` makes the same policy from it. The controller's version and flags are no part of a policy's text.
     """
-    settings: dict[str, str] = {key: _value_text(key, value) for key, value in settings_of(policy).items()}
+    settings: dict[str, str] = {key: value_text(key, value) for key, value in settings_of(policy).items()}
     up, down = settings.get("uptolerance"), settings.get("downtolerance")
     if up is not None and up == down:
         settings["tolerance"] = up
@@ -241,7 +242,8 @@ def describe(policy: ScalePolicy) -> str:
     return f"{goals_text(policy)} (min {policy.min_replicas}{most})"
 
 
-def _value_text(key: str, value: Value) -> str:
+def value_text(key: str, value: Value) -> str:
+    """The value of a key as the grammar writes it."""
     if isinstance(value, SelectPolicy):
         return value.lower()
     if isinstance(value, tuple):

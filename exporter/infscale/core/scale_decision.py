@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from infscale.core.decision import Reason, Step
+from infscale.core.replicas import Replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class ScaleDecision:
         coverage: replicas that gave a value, of those that should; 1 where none should.
         counts: replicas by phase.
         cold_starts_s: the cold starts measured by this evaluation, seconds.
+        replicas: the replicas as they were seen, for whoever chooses which of them leave; filled in by the evaluator.
     """
 
     current: int | None
@@ -55,6 +57,7 @@ class ScaleDecision:
     demand: float | None = None
     projection: float | None = None
     cold_starts_s: tuple[float, ...] = ()
+    replicas: tuple[Replica, ...] = ()
 
     @property
     def direction(self) -> str:

@@ -137,6 +137,44 @@ KEYS = (
 """Every key of the text grammar, in the order in which they are printed."""
 
 
+SCALING_POLICY = "Pods or percent and a period in seconds, as 4/15 or 100%/15"
+"""What `up` and `down` list, in words."""
+
+MEASURES = {
+    MetricName.QUEUE: "requests that run and wait, and those held at the activator; summed over the replicas",
+    MetricName.WAITING: "requests that wait, and those held; summed",
+    MetricName.RUNNING: "requests that run; summed",
+    MetricName.KV: "use of the KV cache; the mean of the replicas that reported",
+    MetricName.CPU: "use of the CPU request; the mean",
+    MetricName.TTFT: "a quantile of the time to first token, of the requests since the last look",
+    MetricName.WORK: "tokens per second against what one replica can do, of which 85 % are planned with",
+}
+"""What each metric measures."""
+
+MEANINGS = {
+    "min": "fewest replicas; 0 allows scale to zero",
+    "max": "most replicas",
+    "lookahead": "how many seconds ahead the demand is projected; `auto`: as long as the measured cold starts",
+    "cooldown": "seconds without any activity before 0 replicas; else the larger of 300 and three cold starts",
+    "coverage": "the share of the replicas that must give a value; below it the count is held",
+    "tolerance": "`uptolerance` and `downtolerance` in one",
+    "uptolerance": "how far above the target nothing changes",
+    "downtolerance": "how far below the target nothing changes",
+    "upwindow": "seconds that a rise has to last",
+    "downwindow": "seconds that a fall has to last",
+    "up": "how many replicas may be added in how many seconds; several with `+`",
+    "down": "how many replicas may be taken away in how many seconds; several with `+`",
+    "upselect": "which of several in `up` counts: the one that changes most, least, or none of them and no rise",
+    "downselect": "the same for `down`",
+    **{key: f"one of `{direction}`, with a period of {SHORT_PERIOD_S} s" for key, (direction, _) in SHORT.items()},
+    "guard": "the share of the knee that the replicas left may carry after a scale-down; else no guard",
+    "knee": "tokens per second that one replica carries; else learned, where `guard` or `work` need it",
+    "promptweight": "what a prompt token counts beside a generated one, for `work` and `guard`",
+    "quantile": "of `ttft`",
+}
+"""What each key means; `else` tells what holds where it is not given and no number says it."""
+
+
 def spread(given: Iterable[tuple[str, Value]]) -> dict[str, Value]:
     """The same settings without short keys.
 

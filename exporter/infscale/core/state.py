@@ -80,7 +80,7 @@ def from_json(data: object, where: str = "state") -> State:
     version = table.get("version")
     if version != VERSION or isinstance(version, bool):
         raise StateError(
-            f"{where}.version: {version!r}: expected {VERSION}; "
+            f"{where}.version: {version!r:.60}: expected {VERSION}; "
             "the state is foreign or was written by another version of infscale, move it aside to start anew"
         )
     expected = ("version", "recommendations", "scale_up_events", "scale_down_events", "scaled_to_zero")
@@ -89,10 +89,10 @@ def from_json(data: object, where: str = "state") -> State:
             raise StateError(f"{where}: {key} is missing: the state is damaged, move it aside to start anew")
     for key in table:
         if key not in expected:
-            raise StateError(f"{where}: {key!r} is unknown: expected {', '.join(expected)}")
+            raise StateError(f"{where}: {key!r:.60} is unknown: expected {', '.join(expected)}")
     zero = table["scaled_to_zero"]
     if not isinstance(zero, bool):
-        raise StateError(f"{where}.scaled_to_zero: {zero!r}: expected true or false")
+        raise StateError(f"{where}.scaled_to_zero: {zero!r:.60}: expected true or false")
     log = table["recommendations"]
     return State(
         recommendations=None if log is None else _entries(log, f"{where}.recommendations", "replicas", Recommendation),
@@ -110,7 +110,7 @@ def _entries(data: object, where: str, key: str, make: Callable[[int, float], _E
         place = f"{where}[{index}]"
         entry = mapping(item, place)
         if set(entry) != {key, "time_s"}:
-            raise StateError(f"{place}: has {', '.join(entry) or 'nothing'}: expected {key} and time_s")
+            raise StateError(f"{place}: has {', '.join(entry) or 'nothing':.60}: expected {key} and time_s")
         entries.append(make(_count(entry[key], f"{place}.{key}"), finite(entry["time_s"], f"{place}.time_s")))
     return tuple(entries)
 
@@ -124,7 +124,7 @@ def mapping(data: object, where: str) -> Mapping[str, object]:
 
 def _count(data: object, where: str) -> int:
     if not isinstance(data, int) or isinstance(data, bool) or not MIN_INT32 <= data <= MAX_INT32:
-        raise StateError(f"{where}: {data!r}: expected a whole number within int32")
+        raise StateError(f"{where}: {data!r:.60}: expected a whole number within int32")
     return data
 
 

@@ -222,6 +222,9 @@ class Connection:
         if found is None:
             self._searched = size
             return None
+        if 0 < buffer.count(b"\r\n", 0, found.end()) < buffer.count(b"\n", 0, found.end()):
+            # People end every line with a line feed alone. One among CRLFs is what a proxy took for a part of a value.
+            raise RequestError(400, "the lines of the request's head end in two ways, with CRLF and with a line feed")
         head = bytes(buffer[:size]).removesuffix(b"\r")
         del buffer[: found.end()]
         self._searched = 0

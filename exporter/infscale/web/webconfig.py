@@ -165,11 +165,14 @@ def _headers(value: object, place: Place) -> Mapping[str, str]:
 
 def _auth(value: object, place: Place) -> BasicAuth | None:
     hashes = {}
+    # What stands here in the wrong form may be a password: nothing of it is told.
+    if not isinstance(value, Mapping):
+        raise place.error("expected a mapping of user names to bcrypt hashes, as {prometheus: $2y$10$...}")
     for user, item in checks.mapping(value, place).items():
+        if not user or ":" in user:
+            raise place.error("a user name needs at least one character and no colon")
         if not isinstance(item, str) or not _BCRYPT.fullmatch(item):
             raise place.key(user).error("expected a bcrypt hash such as 'htpasswd -nBC 10 USER' prints")
-        if not user or ":" in user:
-            raise place.key(user).error("a user name needs at least one character and no colon")
         hashes[user] = item.encode()
     if not hashes:
         return None

@@ -1,0 +1,1 @@
+"""Tests of `/withdraw` and of what the sidecar says about its Pod."""
