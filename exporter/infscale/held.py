@@ -1,17 +1,23 @@
-"""Requests that an activator holds before a workload, read from its page. The evaluator asks at each look."""
+"""Requests that activators hold before a workload, read from their pages. The evaluator asks at each look."""
 
 from __future__ import annotations
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
+from infscale.activator.addresses import addresses_of
 from infscale.core.replicas import Held
+from infscale.errors import SourceError
 from infscale.exposition import Selector
-from infscale.scrape import Page, Target, fetch
+from infscale.scrape import Page, Target, fetch, split_url
 
 log = logging.getLogger(__name__)
 
 PENDING = "infscale_pending_requests"
 NAMES = ("workload_namespace", "workload")
+MAX_ACTIVATORS = 16
+"""Behind one name. Two are usual; more than these is another name than was meant."""
 
 _SELECTOR = Selector([PENDING])
 
@@ -19,18 +25,23 @@ _SELECTOR = Selector([PENDING])
 class HeldReader:
     """The held requests of one workload.
 
+    Each address of the URL's host is an activator, and what they hold adds up. Where one does not answer, what the
+    others hold is a lower bound: it wakes a workload; but if that is 0, nothing is known.
+
     Args:
-        target: the activator's metrics page.
+        target: the activators' metrics page.
         namespace, name: the workload, where an activator serves several; empty where nobody told: then it may serve
             one only.
+        dns_server: whom to ask for the addresses instead of those of /etc/resolv.conf.
     """
 
-    def __init__(self, target: Target, namespace: str = "", name: str = "") -> None:
+    def __init__(self, target: Target, namespace: str = "", name: str = "", *, dns_server: str = "") -> None:
         self._target, self._names = target, (namespace, name)
+        self._addresses = addresses_of(split_url(target.url).host, dns_server)
         self._said = ""
 
     def read(self) -> Held:
-        """What it holds now; unknown where it does not answer with a usable number, which is not 0."""
+        """What they hold now; unknown where none answers with a usable number, which is not 0."""
         requests, why_not = self._read()
         if why_not != self._said:
             self._said = why_not
@@ -40,8 +51,41 @@ class HeldReader:
         return Held(requests)
 
     def _read(self) -> tuple[float | None, str]:
-        """The requests, or None and why."""
-        answer = fetch(self._target)
+        """The requests, or None; and what is not known of them, and why."""
+        targets = self._targets()
+        if not 0 < len(targets) <= MAX_ACTIVATORS:
+            return None, f"{len(targets)} activators behind the name: expected 1 to {MAX_ACTIVATORS}"
+        if len(targets) == 1:
+            answers = [self._read_one(targets[0])]
+        else:
+            with ThreadPoolExecutor(len(targets), thread_name_prefix="held") as pool:
+                answers = list(pool.map(self._read_one, targets))
+        known = sum(requests for requests, _ in answers if requests is not None)
+        why_not = "; ".join(dict.fromkeys(reason for _, reason in answers if reason))
+        return (None if why_not and not known else known), why_not
+
+    def _targets(self) -> list[Target]:
+        """The page of each activator."""
+        url = split_url(self._target.url)
+        try:
+            addresses = self._addresses(self._target.timeout_s / 2)
+        except SourceError:
+            return [self._target]  # a name that only the system knows, as of /etc/hosts; or the read says what is wrong
+        if addresses == (url.host,):
+            return [self._target]
+        hosts = [f"[{address}]" if ":" in address else address for address in addresses]
+        return [
+            replace(
+                self._target,
+                url=f"{url.scheme}://{host}:{url.port}{url.path}",
+                server_name=self._target.server_name or url.host,
+            )
+            for host in hosts
+        ]
+
+    def _read_one(self, target: Target) -> tuple[float | None, str]:
+        """What one holds, or None and why."""
+        answer = fetch(target)
         if not isinstance(answer, Page):
             return None, answer.message
         if answer.status != 200:

@@ -11,15 +11,29 @@ about a workload and not about the target).
 
 from __future__ import annotations
 
+from infscale.metrics.catalogue_activator import ACTIVATOR_METRICS
 from infscale.metrics.catalogue_drain import DRAIN_METRICS
 from infscale.metrics.catalogue_replica import REPLICA_METRICS
 from infscale.metrics.catalogue_workload import WORKLOAD_METRICS
-from infscale.metrics.contract import GAUGE, OWN, VERSION, Metric
+from infscale.metrics.contract import GAUGE, OWN, RELOAD, VERSION, Metric
 
 METRICS = (
     *REPLICA_METRICS,
     *DRAIN_METRICS,
     *WORKLOAD_METRICS,
+    *ACTIVATOR_METRICS,
+    Metric(
+        "infscale_config_last_reload_successful",
+        GAUGE,
+        "1 if the configuration could be used when it was last read (at the start, or on SIGHUP), else 0.",
+        group=RELOAD,
+    ),
+    Metric(
+        "infscale_config_last_reload_success_timestamp_seconds",
+        GAUGE,
+        "When the configuration in force was read, in seconds since the Unix epoch.",
+        group=RELOAD,
+    ),
     Metric(
         "infscale_build_info",
         GAUGE,

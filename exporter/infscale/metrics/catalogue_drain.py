@@ -22,7 +22,8 @@ DRAIN_METRICS = (
     Metric(
         "infscale_draining",
         GAUGE,
-        "1 once the replica's Pod is terminating, else 0. Its requests still show; no demand counts them.",
+        "1 once the replica's Pod is terminating, or while it is withdrawn, else 0. "
+        "Its requests still show; no demand counts them.",
         group=DRAIN,
     ),
     Metric(

@@ -1,6 +1,7 @@
 """The words of the metric contract: what a metric and a label of ours are.
 
-The rows stand in `catalogue_replica`, `catalogue_drain` and `catalogue_workload`; `catalogue` puts them together.
+The rows stand in `catalogue_replica`, `catalogue_drain`, `catalogue_workload` and `catalogue_activator`; `catalogue`
+puts them together.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ REPLICA = "replica"
 DRAIN = "drain"
 WORKLOAD = "workload"
 ACTIVATOR = "activator"
+RELOAD = "reload"
 OWN = "own"
 GROUPS = {
     REPLICA: "Per replica, from the sidecar beside its engine",
     DRAIN: "Per replica, about its drains",
     WORKLOAD: "Per workload, from the recommender or a sidecar with a fleet source",
     ACTIVATOR: "From the activator",
+    RELOAD: "About the configuration, from the sidecar and the recommender",
     OWN: "About the process itself",
 }
 """Each group of metrics and its heading; the order is that of the page."""
