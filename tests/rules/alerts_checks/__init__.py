@@ -1,0 +1,1 @@
+"""What the tests of the alerts are made of: the alerts and their promtool tests as data, labels, mutants."""
