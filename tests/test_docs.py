@@ -36,7 +36,7 @@ def test_links_lead_somewhere(page):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_flag_is_documented(command):
     """Each flag of each command stands in the guides."""
-    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES if page.parent.name != "reference")
     found = cli.get_command(click.Context(cli), command)
     assert found is not None
 

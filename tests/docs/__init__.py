@@ -1,0 +1,1 @@
+"""The commands of the documentation, taken from its own fences and run."""
