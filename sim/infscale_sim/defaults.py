@@ -14,6 +14,8 @@ from infscale.core.settings import Value
 
 MOST_REPLICAS = 10_000
 """More of them are not simulated: each is looked at for every request."""
+SAME_S = 1e-7
+"""Instants of a grid that are meant to be one differ by less, for rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,4 +43,4 @@ class Defaults:
         """The first sync after now."""
         if now_s < self.first_s:
             return self.first_s
-        return self.first_s + (math.floor((now_s - self.first_s) / self.period_s + 1e-9) + 1) * self.period_s
+        return self.first_s + (math.floor((now_s - self.first_s + SAME_S) / self.period_s) + 1) * self.period_s

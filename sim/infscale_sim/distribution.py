@@ -21,6 +21,7 @@ from infscale_sim.traffic import Lengths, Process
 PROCESSES = ("even", "poisson", "gamma")
 DISTRIBUTIONS = ("lognormal", "exponential", "uniform")
 _MOST_TOKENS = 10_000_000
+_MOST_CV = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,11 @@ class Delay:
     def is_random(self) -> bool:
         """Whether it needs a seed."""
         return self.kind != "constant"
+
+    @property
+    def typical_s(self) -> float:
+        """The mean, but for what bounds cut off."""
+        return (self.least + self.most) / 2 if self.kind == "uniform" else self.mean
 
     def draw(self, generator: random.Random) -> float:
         """One value."""
@@ -58,7 +64,7 @@ def process_of(value: object, place: Place) -> Process:
         return Process(choice(value, place, PROCESSES))
     mapping = checks.mapping(value, place, ("process", "cv", "seed"))
     kind = choice(mapping.get("process", "gamma"), place.key("process"), PROCESSES)
-    return Process(kind, checks.number(mapping.get("cv", 1), place.key("cv"), at_least=0.01, at_most=100))
+    return Process(kind, checks.number(mapping.get("cv", 1), place.key("cv"), at_least=0.01, at_most=_MOST_CV))
 
 
 def lengths_of(value: object, place: Place) -> Lengths:
@@ -109,7 +115,8 @@ def _distribution(value: object, place: Place, least: float, most: float) -> dic
             raise place.error(f"{kind} needs {' and '.join(needed)}; {key} is missing")
     for key in ("mean", "cv", "least", "most"):
         if key in mapping:
-            found[key] = checks.number(mapping[key], place.key(key), at_least=0)
+            low, high = {"mean": (0, most), "cv": (0, _MOST_CV)}.get(key, (least, most))
+            found[key] = checks.number(mapping[key], place.key(key), at_least=low, at_most=high)
     if kind != "uniform" and found["mean"] <= 0:
         raise place.key("mean").error("expected a number above 0")
     if found["least"] > found["most"]:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from itertools import accumulate, islice
 
 from infscale_sim.demand import Demand
-from infscale_sim.distribution import Delay
 from infscale_sim.levels import LevelCosts, needed_levels
 from infscale_sim.scenario import Scenario
 from infscale_sim.schedule import Counts, spans, syncs
@@ -28,7 +27,7 @@ class Guesses:
     def __init__(self, scenario: Scenario, demand: Demand, budget: int) -> None:
         self.scenario = scenario
         self.times_s = syncs(scenario)
-        start_s = max(demand.cell_s, _typical_s(scenario.cold_start))
+        start_s = max(demand.cell_s, scenario.cold_start.typical_s)
         self.levels: Sequence[LevelCosts] = list(
             islice(needed_levels(demand, start_s, budget), scenario.defaults.max_replicas)
         )
@@ -37,7 +36,7 @@ class Guesses:
         """The count at each sync such that in every cell as many are ready as levels are on, for a price of a miss."""
         spans_by_level = [level.priced(price_s)[2] for level in self.levels]
         steps = [0] * (len(self.times_s) + 1)
-        ahead_s = _typical_s(self.scenario.cold_start)
+        ahead_s = self.scenario.cold_start.typical_s
         for level, found in enumerate(self._nested(spans_by_level), start=1):
             for first_s, until_s in _joined(found, ahead_s):
                 is_there = first_s == 0 and level <= self.scenario.start
@@ -71,8 +70,3 @@ def _joined(found: Sequence[tuple[float, float]], gap_s: float) -> list[tuple[fl
         else:
             joined.append((first_s, until_s))
     return joined
-
-
-def _typical_s(delay: Delay) -> float:
-    """The mean of a delay."""
-    return (delay.least + delay.most) / 2 if delay.kind == "uniform" else delay.mean

@@ -247,10 +247,17 @@ def _check(hardware: Hardware, place: Place) -> None:
     for key in ("bytes_per_parameter", "kv_bytes_per_value", "load_gb_per_s", "cpu_request"):
         if getattr(hardware, key) <= 0:
             raise place.key(key).error("expected a number above 0")
-    for part, keys in (("gpu", ("bandwidth_gb_per_s", "dense_tflops", "bandwidth_efficiency", "mfu")),):
-        for key in keys:
-            if getattr(getattr(hardware, part), key) <= 0:
-                raise place.key(part).key(key).error("expected a number above 0")
+    for key in ("bandwidth_gb_per_s", "dense_tflops", "bandwidth_efficiency", "mfu"):
+        if getattr(hardware.gpu, key) <= 0:
+            raise place.key("gpu").key(key).error("expected a number above 0")
+    shares = (
+        (place.key("usable_memory"), hardware.usable_memory),
+        (place.key("gpu").key("bandwidth_efficiency"), hardware.gpu.bandwidth_efficiency),
+        (place.key("gpu").key("mfu"), hardware.gpu.mfu),
+    )
+    for at, share in shares:
+        if share > 1:
+            raise at.error(f"expected a share up to 1, got {share:g}")
     if hardware.kv_tokens < 1:
         cards = f"{hardware.tensor_parallel} x " if hardware.tensor_parallel > 1 else ""
         raise place.error(

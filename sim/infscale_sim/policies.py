@@ -6,6 +6,7 @@ says nothing of its own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -18,7 +19,7 @@ from infscale.core.replicas import Fleet
 from infscale.core.scaling import Goal, MetricName, ScalePolicy
 from infscale.core.settings import Number, Value, policy_of
 from infscale.core.state import Recommendation, State
-from infscale_sim.defaults import MOST_REPLICAS, Defaults
+from infscale_sim.defaults import MOST_REPLICAS, SAME_S, Defaults
 from infscale_sim.fleet import Needs
 from infscale_sim.knative import Knative
 
@@ -185,7 +186,7 @@ class Keda:
 
     def decide(self, fleet: Fleet) -> Choice:
         """KEDA's poll where one is due, then the HPA's sync where one is."""
-        count, before_s = fleet.spec_replicas or 0, fleet.now_s - 1e-6
+        count, before_s = fleet.spec_replicas or 0, fleet.now_s - 10 * SAME_S
         if self._next_poll_s(before_s) <= fleet.now_s:
             if _requests(fleet) > 0:
                 self.active_s = fleet.now_s
@@ -198,7 +199,8 @@ class Keda:
         return Choice(count, "no_samples")
 
     def _next_poll_s(self, now_s: float) -> float:
-        return (now_s // self.poll_s + 1) * self.poll_s
+        # Without the allowance 0.7 // 0.1 is 6, and the poll after 0.7 s would be at 0.7 s for ever.
+        return (math.floor((now_s + SAME_S) / self.poll_s) + 1) * self.poll_s
 
 
 def _requests(fleet: Fleet) -> float:

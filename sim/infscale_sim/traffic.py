@@ -74,6 +74,12 @@ class Rate:
         areas = ((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pieces)
         self._sums = [0.0, *itertools.accumulate(areas)]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rate) and self.points == other.points
+
+    def __hash__(self) -> int:
+        return hash(self.points)
+
     @property
     def total(self) -> float:
         """The integral over all of it."""

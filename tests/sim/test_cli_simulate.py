@@ -66,11 +66,16 @@ def test_json_is_a_list_of_rows_and_nothing_else(small):
     assert rows[0]["seed"] is None
 
 
-def test_built_in_file_gives_the_same_bytes():
-    """The built-in scenario by its path prints what it prints without any flag, but for its name."""
-    named = invoke("--json", "--policy", "queue:24").output
+def test_built_in_file_gives_the_same_bytes(tmp_path):
+    """The built-in scenario by its path, and a copy with a key less that has its default, print what no flag prints."""
+    built_in = SCENARIOS / "default.yaml"
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(built_in.read_text().replace(", scrape_age_s: 0", "") + "cpu: {}\n")
+    expected = invoke("--policy", "queue:24").output
 
-    assert named == invoke("--json", "--policy", "queue:24", "--scenario", str(SCENARIOS / "default.yaml")).output
+    assert expected.startswith("scenario default: 15,555 requests")
+    for path in (built_in, copy):
+        assert invoke("--policy", "queue:24", "--scenario", str(path)).output == expected
 
 
 def test_seed_is_said_and_counts(tmp_path):
@@ -154,6 +159,13 @@ def test_timeline_and_json_exclude_each_other(capsys):
     """The timeline is for people; with --json it is refused and not left out silently."""
     assert run(["simulate", "--timeline", "--json"]) == 2
     assert "exclude each other" in capsys.readouterr().err
+
+
+def test_scale_without_a_trace_is_refused(capsys):
+    """The scenario's own traffic has no scale, and is not run as if it had been scaled."""
+    for flags in (("--scale", "2"), ("--limit", "5")):
+        assert run(["simulate", *flags]) == 2
+        assert "--scale and --limit are of a trace" in capsys.readouterr().err
 
 
 def test_commands_join_the_root():

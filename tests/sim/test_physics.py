@@ -100,6 +100,7 @@ def test_own_profile(tmp_path):
         ("gpu: h100\nmodel: 8b\nprefill: chunkd\n", "prefill: no such choice 'chunkd', did you mean 'chunked'"),
         ("gpu: h100\nmodel: 8b\nprefill: chunked\nstep_tokens: 64\n", "leave no room for prefill beside 64 slots"),
         ("gpu: h100\nmodel: 8b\nload_gb_per_s: 0\n", "load_gb_per_s: expected a number above 0"),
+        ("gpu: h100\nmodel: 8b\nusable_memory: 90\n", "usable_memory: expected a share up to 1, got 90"),
         ("- 3\n", "expected a mapping"),
     ],
 )

@@ -129,6 +129,17 @@ def test_keda_polls_and_lets_go_of_everything():
     assert scaler_of("keda:queue:24,poll=10", DEFAULTS).next_s(15.0) == 20.0
 
 
+@pytest.mark.parametrize("poll", ["0.1", "7.3", "2000"])
+def test_keda_polls_at_any_interval(poll):
+    """Poll follows poll whatever rounding does to the times, and each of them is one that wakes."""
+    scaler = scaler_of(f"keda:queue:24,min=0,poll={poll}", replace(DEFAULTS, first_s=1e9))
+    now_s = 0.0
+    for n in range(1, 1001):
+        now_s = scaler.next_s(now_s)
+        assert now_s == pytest.approx(n * float(poll))
+        assert decided(scaler, (now_s, 5, 0)) == [1]
+
+
 def test_knative_panics_and_calms_down():
     """Twice the capacity within 6 s is panic: up at once, never down, until a stable window after the last reason."""
     autoscaler = Knative(target=10)

@@ -98,6 +98,9 @@ def test_cold_starts():
         (lengths_of, [1.5], "[0]: expected whole tokens, got 1.5"),
         (lengths_of, {"distribution": "lognormal", "mean": 9}, "lognormal needs mean and cv; cv is missing"),
         (lengths_of, {"distribution": "uniform", "least": 9, "most": 3}, "most: expected at least 9, got 3"),
+        (lengths_of, {"distribution": "uniform", "least": 0, "most": 3}, "least: expected a number from 1"),
+        (lengths_of, {"distribution": "uniform", "least": 1, "most": 1e12}, "most: expected a number from 1 to 1e+06"),
+        (lengths_of, {"distribution": "lognormal", "mean": 9, "cv": 1e200}, "cv: expected a number from 0 to 100"),
         (lengths_of, "many", "expected a number, got 'many'"),
     ],
 )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from infscale_sim.distribution import Delay
 from infscale_sim.scenario import Scenario, load_scenario
 from infscale_sim.traffic import Process, Rate
 from infscale_sim.tune.cases import JITTER_S, Case, cases_of, resampled
@@ -242,3 +243,6 @@ def test_space_follows_the_scenario(scenario):
     assert "lookahead=30" in by_name["lookahead"].values
     assert by_name["zero"].values == ("min=1",)
     assert by_name["guard"].values == ("", "guard=0.85")
+    cold = Delay("uniform", least=20.0, most=60.0)  # 40 s on the mean
+    drawn = space_of(replace(scenario, cold_start=cold), least=1, most=4, knee=8, knee_rate=None)
+    assert "lookahead=40" in drawn.axes[1].values

@@ -200,14 +200,21 @@ def test_bad_flags_are_one_line(capsys, arguments, message):
     assert message in said.err
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_ctrl_c_prints_the_best_so_far(small, workers):
+@pytest.mark.parametrize(
+    ("flags", "seen"),
+    [
+        (("--workers", "1", "--runs", "100000"), b"queue:"),  # the bar has a best policy
+        (("--workers", "2", "--runs", "100000"), b"queue:"),
+        (("--workers", "1", "--runs", "20", "--seeds", "100"), b"checks"),  # the bar of the runs after the search
+    ],
+)
+def test_ctrl_c_prints_the_best_so_far(small, flags, seen):
     """SIGINT to the whole group, as a terminal sends it: exit status 130, the best so far, no traceback."""
     leader, follower = os.openpty()
-    arguments = [sys.executable, "-m", "infscale", "tune", "--scenario", small, "--workers", str(workers)]
+    arguments = [sys.executable, "-m", "infscale", "tune", "--scenario", small]
     path = os.pathsep.join((str(ROOT / "exporter"), str(ROOT / "sim")))
     process = subprocess.Popen(
-        [*arguments, "--runs", "100000"],
+        [*arguments, *flags],
         stdout=subprocess.PIPE,
         stderr=follower,
         text=True,
@@ -216,7 +223,7 @@ def test_ctrl_c_prints_the_best_so_far(small, workers):
     )
     os.close(follower)
     shown = b""
-    while b"queue:" not in shown:  # the bar has a best policy
+    while seen not in shown:
         shown += os.read(leader, 4096)
     os.killpg(process.pid, signal.SIGINT)
     text, _ = process.communicate(timeout=40)

@@ -27,7 +27,7 @@ from infscale_sim.traces.options import trace_of, trace_options
 from infscale_sim.traces.trace import Trace
 from infscale_sim.tune.cases import Case, cases_of
 from infscale_sim.tune.manifests import ADDRESS, Workload
-from infscale_sim.tune.report import as_mapping, as_text, findings_of
+from infscale_sim.tune.report import as_mapping, as_text, findings_of, most_checks
 from infscale_sim.tune.search import Search, budget_of, search
 from infscale_sim.tune.space import Space, space_of
 from infscale_sim.tune.workers import Workers
@@ -85,7 +85,13 @@ def command(
     count = workers or _cpus()
     with Workers(cases.searched, count) as trials, _progress(runs) as progress:
         found = search(space, budget_of(requests, miss_budget), trials, runs=runs, progress=progress)
-    findings = findings_of(found, cases, miss_budget, _workload(trace_flags))
+    workload = _workload(trace_flags)
+    try:
+        with _checks(most_checks(cases)) as checked:
+            findings = findings_of(found, cases, miss_budget, workload, checked)
+    except KeyboardInterrupt:  # the search is done, so what it found is told all the same, unchecked
+        found.is_interrupted = True
+        findings = findings_of(found, cases, miss_budget, workload)
     if as_json:
         click.echo(json.dumps(as_mapping(findings), indent=2))
     else:
@@ -157,3 +163,13 @@ def _progress(runs: int) -> Iterator[Callable[[Search], None] | None]:
 
     with click.progressbar(length=runs, label="policies", item_show_func=shown, file=sys.stderr) as bar:
         yield lambda found: bar.update(1, found)
+
+
+@contextlib.contextmanager
+def _checks(most: int) -> Iterator[Callable[[], None]]:
+    """A bar on standard error for the runs after the search, where that is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    with click.progressbar(length=most, label="checks", file=sys.stderr) as bar:
+        yield lambda: bar.update(1)

@@ -52,6 +52,8 @@ def trace_of(flags: Mapping[str, Any], seed: int | None = None) -> Trace | None:
     if path is not None and url is not None:
         raise UsageError("--trace and --prometheus: expected one of them")
     if path is None and url is None:
+        if flags["scale"] != 1 or flags["limit"] is not None:
+            raise UsageError("--scale and --limit are of a trace: name one with --trace or --prometheus")
         return None
     return open_trace(
         Path(path) if url is None else _history(flags), scale=flags["scale"], limit=flags["limit"], seed=seed

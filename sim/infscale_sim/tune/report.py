@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import yaml
@@ -80,8 +81,22 @@ class Findings:
         return self.chosen.miss_percent <= self.budget_percent
 
 
-def findings_of(found: Search, cases: Cases, budget_percent: float, workload: Workload) -> Findings:
+def most_checks(cases: Cases) -> int:
+    """How many runs `findings_of` makes at most."""
+    return 2 * len(cases.held_out) + 2 * _PROVED * len(cases.proving) + len(cases.searched)
+
+
+def findings_of(
+    found: Search, cases: Cases, budget_percent: float, workload: Workload, checked: Callable[[], None] = lambda: None
+) -> Findings:
     """Look at what a search found; the chosen policy is run on the held-out cases, unless Ctrl-C ended the search.
+
+    Args:
+        found: the search.
+        cases: what it ran on, and what it is checked on.
+        budget_percent: of misses.
+        workload: for the manifests.
+        checked: called after each run.
 
     Raises:
         UsageError: nothing was run to the end.
@@ -97,10 +112,15 @@ def findings_of(found: Search, cases: Cases, budget_percent: float, workload: Wo
     def point(one: Tried) -> Point:
         return _point(one.cost, shortened(found.space.text(one.candidate), defaults), cases.searched)
 
-    held_out = [] if found.is_interrupted else [_held_out(case, text) for case in cases.held_out]
+    def held_on(those: Sequence[Case], text: str) -> Iterator[HeldOut]:
+        for case in those:
+            yield _held_out(case, text)
+            checked()
+
+    held_out = [] if found.is_interrupted else list(held_on(cases.held_out, text))
     sturdy = None
     if best.cost.misses <= found.budget and not all(check.miss_percent <= budget_percent for check in held_out):
-        sturdy = _sturdier(found, cases, budget_percent)
+        sturdy = _sturdier(found, budget_percent, partial(held_on, cases.proving))
     return Findings(
         budget_percent=budget_percent,
         tried=[_point(one.cost, "", cases.searched) for one in found.tried.values()],
@@ -114,17 +134,16 @@ def findings_of(found: Search, cases: Cases, budget_percent: float, workload: Wo
         how=cases.how,
         sturdy=None
         if sturdy is None
-        else Sturdy(point(sturdy), [_held_out(case, found.space.text(sturdy.candidate)) for case in cases.held_out]),
+        else Sturdy(point(sturdy), list(held_on(cases.held_out, found.space.text(sturdy.candidate)))),
         expressed=None if found.is_interrupted else _expressed(scaler.policy, text, cases.searched),
     )
 
 
-def _sturdier(found: Search, cases: Cases, budget_percent: float) -> Tried | None:
+def _sturdier(found: Search, budget_percent: float, proofs: Callable[[str], Iterator[HeldOut]]) -> Tried | None:
     """The cheapest of some of those within the budget that holds on all of the proving cases."""
     within = sorted((one for one in found.tried.values() if one.cost.misses <= found.budget), key=lambda one: one.order)
     for one in within[1 :: max(1, len(within) // _PROVED)]:
-        text = found.space.text(one.candidate)
-        if all(_held_out(case, text).miss_percent <= budget_percent for case in cases.proving):
+        if all(proof.miss_percent <= budget_percent for proof in proofs(found.space.text(one.candidate))):
             return one
     return None
 

@@ -119,7 +119,7 @@ def space_of(scenario: Scenario, *, least: int, most: int, knee: int, knee_rate:
     guard = "guard=0.85" if knee_rate is None else f"guard=0.85,knee={knee_rate:.0f}"
     axes = (
         _numbers("target", "queue:{}", _shares(_TARGETS, knee), _shares(_COARSE_TARGETS, knee)),
-        _lookaheads(scenario.cold_start.mean),
+        _lookaheads(scenario.cold_start.typical_s),
         _numbers("window down", "downwindow={}", _DOWN_WINDOWS_S, (60, 300)),
         _words("rate down", ("down=100%/15", "down=1/60", "down=1/15", "down=1/180", "down=50%/60"), 2),
         _numbers("window up", "upwindow={}", _UP_WINDOWS_S, (0,)),
