@@ -3,7 +3,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help demo test lint fmt bench scoreboard image image-test venv clean
+.PHONY: help demo test lint fmt bench scoreboard soak image image-test venv clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
@@ -29,6 +29,9 @@ bench: $(READY) ## run each benchmark
 
 scoreboard: $(READY) ## policies on the public traces of TRACES=DIR, for minutes; ARGS="--rows 1,4" for some rows
 	@$(PY) -m bench.scoreboard --traces "$(TRACES)" $(ARGS)
+
+soak: $(READY) ## a million scrapes, a day of decisions, 1,000 signals: does anything grow? ARGS="--scrapes 50000" for less
+	@$(PY) -m tests.soak $(ARGS)
 
 image: ## build the container image; BASE=IMAGE for another base, IMAGE=NAME:TAG
 	@BASE="$(BASE)" VENV="$(VENV)" tools/image.sh $(IMAGE)

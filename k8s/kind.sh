@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The walk of docs/kind.md in one go: a cluster on this machine, stand-in engines, load, up to three replicas, down to one.
 # About ten minutes. It takes kind, kubectl, docker and this repository's virtual environment (`make venv`); the node's image
-# comes from a registry. Lines with "expect:" say what to see. `k8s/kind.sh delete` takes the cluster away.
+# comes from a registry. "expect:" stands before lines that infscale prints just so, "see:" before what else there is to see.
+# `k8s/kind.sh delete` takes the cluster away.
 set -eu
 
 cd "$(dirname "$0")/.."
@@ -50,23 +51,26 @@ say "Stand-in engines"
 kubectl apply -k k8s/examples/sim
 kubectl -n "$namespace" rollout status deployment/sim --timeout 180s
 kubectl -n "$namespace" rollout status deployment/infscale-recommender --timeout 180s
-# expect: deployment "sim" successfully rolled out; the Pod has 2/2 containers, the engine and its sidecar
+# see: deployment "sim" successfully rolled out; the Pod has 2/2 containers, the engine and its sidecar
 kubectl -n "$namespace" get pods -l infscale.dev/workload=sim
 
 say "Idle: one replica is right"
 decide
 # expect: deployment infscale-sim/sim: spec.replicas 1, pods 1, ready with metrics 1
+# see: queue:4 (min 1, max 3): current 1 -> desired 1, and a row for the Pod
 
 say "Load: twelve clients, a target of 4 per replica"
 kubectl apply -k k8s/examples/sim-load
 kubectl -n "$namespace" wait pod/load --for=condition=Ready --timeout=120s
 sleep 10
 decide
-# expect: 12 in flight, 2 running, 10 waiting; current 1 -> desired 3 (up; metric)
-#         would scale deployment infscale-sim/sim from 1 to 3: nothing is changed without --apply
+# see: 12 in flight, 2 running, 10 waiting
+# expect: queue:4 (min 1, max 3): current 1 -> desired 3 (up; metric)
+# expect: would scale deployment infscale-sim/sim from 1 to 3: nothing is changed without --apply
 
 say "Scale"
 until_replicas 3 60
+# expect: scaled deployment infscale-sim/sim from 1 to 3
 kubectl -n "$namespace" rollout status deployment/sim --timeout 180s
 
 say "The new replicas take traffic"
@@ -75,30 +79,34 @@ sleep 20
 for pod in $(kubectl -n "$namespace" get pods -l infscale.dev/workload=sim -o name); do
     kubectl -n "$namespace" get --raw "/api/v1/namespaces/$namespace/pods/${pod#pod/}:10047/proxy/metrics" | grep '^infscale_inflight_requests'
 done
-# expect: three lines that add up to about 12
+# see: three lines that add up to about 12
 decide --apply
-# expect: spec.replicas 3, pods 3, ready with metrics 3; current 3 -> desired 3
+# expect: deployment infscale-sim/sim: spec.replicas 3, pods 3, ready with metrics 3
+# see: current 3 -> desired 3
 
 say "The load ends"
 kubectl delete -k k8s/examples/sim-load
 sleep 10
 decide --apply
-# expect: 0 in flight, and current 3 -> desired 3 (none; stabilised): the window of 20 s holds it
+# see: nothing in flight, and the window of 20 s holds the count
+# expect: queue:4 (min 1, max 3): current 3 -> desired 3 (none; stabilised)
 until_replicas 1 120
-# expect: 3 -> 1 once the load has been gone for 20 s
+# see: once the load has been gone for 20 s
+# expect: queue:4 (min 1, max 3): current 3 -> desired 1 (down; min)
+# expect: scaled deployment infscale-sim/sim from 3 to 1
 kubectl -n "$namespace" get events --field-selector reason=Killing
-# expect: two Pods of sim; each took about 6 s to drain, idle as it was
+# see: two Pods of sim; each took about 6 s to drain, idle as it was
 
 say "An HPA in a cluster without an adapter"
 kubectl apply -k k8s/examples/sim-hpa
 sleep 45
 kubectl -n "$namespace" describe hpa sim
-# expect: ScalingActive False FailedGetExternalMetric ... unable to get external metric infscale-sim/infscale_workload_demand_requests
+# see: ScalingActive False FailedGetExternalMetric ... unable to get external metric infscale-sim/infscale_workload_demand_requests
 if decide --apply; then
     echo "scaled beside an HPA" >&2
     exit 1
 fi
-# expect: refused, with the HPA's name: two writers would fight
+# see: refused, with the HPA's name: two writers would fight
 kubectl delete -k k8s/examples/sim-hpa
 
 say "Done. k8s/kind.sh delete takes the cluster away."

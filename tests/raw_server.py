@@ -81,6 +81,8 @@ class Call:
 class RawServer:
     """Listens on a port of its own and gives each connection, in a thread of its own, to `answer`.
 
+    `port` is for one that comes back where it was.
+
     Attributes:
         calls: the connections so far.
         port: where it listens.
@@ -91,13 +93,14 @@ class RawServer:
         answer: Callable[[Call], object],
         *,
         host: str = "127.0.0.1",
+        port: int = 0,
         tls: ssl.SSLContext | None = None,
         read_request: bool = True,
     ) -> None:
         self.calls: list[Call] = []
         self._answer, self._tls, self._read_request = answer, tls, read_request
         self._stop = threading.Event()
-        self._listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         self.port: int = self._listener.getsockname()[1]
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
@@ -117,6 +120,11 @@ class RawServer:
                 call.connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(10)
+
+    def forget(self) -> None:
+        """Let go of the connections that have ended; `calls` has them no more."""
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        self.calls = self.calls[-1:]
 
     def __enter__(self) -> RawServer:
         return self

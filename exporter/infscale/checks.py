@@ -9,6 +9,7 @@ Runs on Python 3.9 (it travels in the drain bundle).
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -49,12 +50,12 @@ def described(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
-        return f"the number {value}"
+        return f"the number {value!s:.60}"
     if isinstance(value, str):
         return repr(value if len(value) <= 60 else value[:57] + "...")
     if isinstance(value, Mapping):
         return "a mapping"
-    return "a list" if isinstance(value, (list, tuple)) else f"{type(value).__name__} {value}"
+    return "a list" if isinstance(value, (list, tuple)) else f"{type(value).__name__} {value!s:.60}"
 
 
 def text(value: object, place: Place, *, expected: str = "text") -> str:
@@ -67,7 +68,8 @@ def text(value: object, place: Place, *, expected: str = "text") -> str:
 
 def number(value: object, place: Place, *, at_least: float = -math.inf, at_most: float = math.inf) -> float:
     """A finite number within bounds, both included."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    # An integer may have any length; float64 ends at 1.8e308, where math.isfinite would raise.
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= sys.float_info.max:
         raise place.error(f"expected a number, got {described(value)}")
     if not at_least <= value <= at_most:
         raise place.error(f"expected a number from {at_least:g} to {at_most:g}, got {value:g}")

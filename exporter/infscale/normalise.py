@@ -248,11 +248,22 @@ def _histograms(samples: Samples, profile: Profile) -> Iterable[Histogram]:
             continue
         counts: Dict[str, List[Tuple[float, float]]] = {}
         for (model, le), count in counter_by(samples[name + "_bucket"], profile, ("le",)).items():
-            counts.setdefault(model, []).append((float(le), count))
+            counts.setdefault(model, []).append((_bound(le), count))
         sums = counter_by(samples.get(name + "_sum", ()), profile)
         for model, buckets in counts.items():
             buckets.sort()
-            yield Histogram(kind, model, tuple(buckets), sums.get((model, ""), 0.0))
+            bounds = [bound for bound, _ in buckets]
+            # A bound that is no number, or stands there in two spellings: absent, as what an engine has not.
+            if all(low < high for low, high in zip([-INFINITY, *bounds], bounds)):
+                yield Histogram(kind, model, tuple(buckets), sums.get((model, ""), 0.0))
+
+
+def _bound(le: str) -> float:
+    """The upper bound of a bucket; NaN where the label is no number."""
+    try:
+        return float(le)
+    except ValueError:
+        return float("nan")
 
 
 def _warnings(selection: Selection, profile: Profile) -> Tuple[str, ...]:

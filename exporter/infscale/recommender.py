@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from infscale import __version__
 from infscale.evaluator import Evaluator
 from infscale.metrics.collectors import own_registry
-from infscale.metrics.render import Renderer
+from infscale.metrics.render import Collector, Renderer
 from infscale.metrics.workload_collector import WorkloadCollector
 from infscale.recommender_answers import load, recommendation, status_of
 from infscale.recommender_page import recommender_page
@@ -22,11 +22,13 @@ from infscale.web.message import Request, Response
 from infscale.web.routes import Router
 
 
-def recommender_routes(evaluator: Evaluator, *, wall_clock: Callable[[], float] = time.time) -> Router:
-    """The main listener's paths of a recommender."""
+def recommender_routes(
+    evaluator: Evaluator, *, also: Sequence[Collector] = (), wall_clock: Callable[[], float] = time.time
+) -> Router:
+    """The main listener's paths of a recommender; `also`: further collectors of its page."""
     collector = WorkloadCollector(evaluator.view, evaluator.counters)
     router = Router()
-    router.add("/metrics", metrics_route(Renderer(collector, own_registry(__version__))))
+    router.add("/metrics", metrics_route(Renderer(collector, own_registry(__version__), also=also)))
     add_workload_routes(router, evaluator, wall_clock=wall_clock)
 
     def page(_request: Request) -> Response:

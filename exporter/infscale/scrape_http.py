@@ -69,7 +69,7 @@ def _check_start(wire: Wire) -> None:
         return
     if start[0] in (0x15, 0x16):  # the TLS records "alert" and "handshake"
         raise WireFault("tls", "the server speaks TLS: the URL must begin with https://")
-    said = wire.quote(wire.buffer[:40].decode("latin-1"))
+    said = wire.quote(wire.buffer[:_MAX_CHUNK_LINE_BYTES].decode("latin-1"))  # cut after the secret is hidden
     raise WireFault("http", f"the server does not speak HTTP/1: it answered {said}")
 
 

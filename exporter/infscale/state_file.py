@@ -8,6 +8,7 @@ evaluation: at any instant the file is the old state or the new one, whole.
 from __future__ import annotations
 
 import contextlib
+import glob
 import json
 import os
 import stat
@@ -47,10 +48,11 @@ def read_state(path: Path, now_s: float) -> Loaded:
         StateError: the file is damaged, empty, foreign, of a later version or not readable; it names the file.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe would be waited for
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
             raise StateError(f"{path}: not a regular file: expected a state file of infscale; name another file")
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(min(status.st_size, MOST_BYTES) + 1)  # so much is taken from memory at once
     except FileNotFoundError:
         return Loaded(ScaleState())
     except OSError as fault:
@@ -67,9 +69,15 @@ def recover_state(path: Path, now_s: float) -> Loaded:
 
     The first evaluation then logs the present count, which holds scale-down for one window.
 
+    What a write left behind whose process was killed in the middle of it is taken away.
+
     Raises:
         StateError: the file cannot be moved either, so that no state could ever be kept.
     """
+    target = Path(os.path.realpath(path))
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with contextlib.suppress(OSError):
+            left.unlink()
     try:
         return read_state(path, now_s)
     except StateError as fault:

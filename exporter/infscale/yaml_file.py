@@ -20,6 +20,11 @@ T = TypeVar("T")
 
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
+_TEXT = "tag:yaml.org,2002:str"
+_LONGEST_NUMBER = 400
+"""Characters of what is no text: a date has 35, float64 309 digits. YAML 1.1 has integers to the base 60 (`1:30:00`),
+which take time with the square of their length: 70 s for 1 MiB."""
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -155,9 +160,12 @@ def _value(node: yaml.Node, place: Place, loader: yaml.SafeLoader) -> object:
         return mapping
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, place.item(index), loader) for index, item in enumerate(node.value)]
+    if node.tag != _TEXT and len(node.value) > _LONGEST_NUMBER:
+        raise place.error(f"not a value: {checks.described(node.value)}")
     try:
         return loader.construct_object(node)
-    except (ValueError, TypeError, OverflowError) as exc:  # a date such as 2024-13-45, an integer of 5,000 digits
+    # A date such as 2024-13-45; and PyYAML's own faults over a tag and a text that do not go together, as !!int ''.
+    except (ValueError, TypeError, OverflowError, LookupError, AttributeError) as exc:
         raise place.error(f"not a value: {checks.described(node.value)}") from exc
 
 

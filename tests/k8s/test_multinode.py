@@ -1,4 +1,4 @@
-"""A replica of several Pods (examples/vllm-multinode): the leader alone publishes, a group counts once, and may leave."""
+"""A replica of several Pods (examples/vllm-multinode): its leader alone publishes, and it counts, and leaves, as one."""
 
 from __future__ import annotations
 
@@ -64,9 +64,7 @@ def test_grace_period_is_set_in_one_place() -> None:
     """What the components patch into a Deployment reaches the leader: one setting moves the Pod, sidecar and hook."""
     parts = ("sidecar", "drain-exec", "leader-template")
     (leader,) = [
-        spec
-        for whose, _, spec in pods(compose("vllm-multinode", parts, settings={"grace": "300"}))
-        if whose == LEADER
+        spec for whose, _, spec in pods(compose("vllm-multinode", parts, settings={"grace": "300"})) if whose == LEADER
     ]
     assert leader["terminationGracePeriodSeconds"] == 300
     assert [value for one in containers(leader) for value in flags(words_of(one), "--grace")] == ["300"] * 3
@@ -83,7 +81,7 @@ def test_rules_count_groups(tmp_path: Path) -> None:
             {"series": f"infscale_draining{{{own}}}", "values": "0+0x10"},
             {"series": f'infscale_inflight_requests{{model_name="m",{own}}}', "values": f"{requests}+0x10"},
         ]
-        # Of a group's workers kube-state-metrics tells, too: they have a StatefulSet of their own, named like the leader.
+        # kube-state-metrics tells of a group's workers, too: they have a StatefulSet, which is named like the leader.
         series += counts(f"big-{group}", 1)
     series += counts("big", 2)
     expected = {
@@ -100,8 +98,8 @@ def test_rules_count_groups(tmp_path: Path) -> None:
         }
         for name, value in expected.items()
     ]
-    group = {"interval": "15s", "input_series": series, "promql_expr_test": checks}
-    done = promtool("test", "rules", write(tmp_path / "groups.json", [group], [RULES / "workload.yaml"]))
+    test = {"interval": "15s", "input_series": series, "promql_expr_test": checks}
+    done = promtool("test", "rules", write(tmp_path / "groups.json", [test], [RULES / "workload.yaml"]))
     assert done.returncode == 0, done.stdout
 
 

@@ -158,6 +158,32 @@ def test_interrupt_has_no_delay():
         assert process.exit_code() == 0
 
 
+def test_other_signals_give_no_further_time():
+    """A SIGHUP during the delay, which another handler takes, does not begin the delay anew."""
+    former = signal.signal(signal.SIGHUP, lambda *_: None)
+    life = Lifecycle()
+    try:
+        life.install()
+        os.kill(os.getpid(), signal.SIGTERM)
+        ended = threading.Event()
+
+        def hang_up() -> None:
+            while not ended.wait(0.1):
+                os.kill(os.getpid(), signal.SIGHUP)
+
+        sender = threading.Thread(target=hang_up)
+        sender.start()
+        guard = threading.Timer(20, ended.set)  # or it would last for ever
+        guard.start()
+        assert life.run([], delay_s=0.5, drain_s=1) == 0
+        assert not ended.is_set()
+    finally:
+        ended.set()
+        guard.cancel()
+        sender.join()
+        signal.signal(signal.SIGHUP, former)
+
+
 def test_stop_from_within():
     """The process can end itself the same way; afterwards the former signal handlers are back."""
     former = signal.getsignal(signal.SIGTERM)

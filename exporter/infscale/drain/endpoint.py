@@ -21,6 +21,7 @@ from infscale.drain.run import ReadNote, drain
 from infscale.drain.timeline import INTERVAL_S, READ_S
 from infscale.drain.together import combined, drain_together
 from infscale.drain.waiting import MAX_CALLERS, TOGETHER_S, TooManyError, WaitingRoom
+from infscale.engines.profile import Profile
 from infscale.errors import ConfigError
 from infscale.metrics.drains import DrainCounters
 from infscale.reading import ReadFailure, Reading
@@ -57,6 +58,10 @@ class DrainEndpoint:
         self._ledger = Ledger(counters, clock)
         self._room = WaitingRoom(self._drain, self._schedule, clock)
         self._exec_until_s = -1.0  # an exec hook is at work until then, unless it says earlier that it is not
+
+    def look_for(self, profiles: tuple[Profile, ...]) -> None:
+        """Look for these engines in the drains that begin from now on (a reload)."""
+        self._engines = tuple(replace(engine, profiles=profiles) for engine in self._engines)
 
     def add_routes(self, router: Router) -> None:
         """Add both paths to the kubelet listener's router."""

@@ -24,6 +24,9 @@ from infscale.scrape_url import split_url
 
 log = logging.getLogger(__name__)
 
+_MAX_WATCHED = 64
+"""Engines that are looked after at once: more than a Pod has, however many reports say that they were left busy."""
+
 _LONGEST_RESERVE_S = 120.0  # whatever a report says; SGLang's prefill and decode roles need 20 s
 
 
@@ -63,6 +66,7 @@ class Ledger:
 
     def __init__(self, counters: DrainCounters, clock: Callable[[], float] = time.monotonic) -> None:
         self._counters, self._clock = counters, clock
+        self._room = threading.BoundedSemaphore(_MAX_WATCHED)
 
     def began(self, form: str, client: str) -> None:
         """A drain was asked for."""
@@ -85,10 +89,19 @@ class Ledger:
         reserve_s = min(max(report.grace_s - report.deadline_s, 0.0), _LONGEST_RESERVE_S)
         grace_end_s = self._clock() + reserve_s
         for one in left:
+            if not self._room.acquire(blocking=False):
+                log.warning("not looked after: too many drains at once", extra={"url": one.engine.options.url})
+                return
             arguments = (one, report.outcome, grace_end_s)
             threading.Thread(target=self._look_after, args=arguments, name="drain-cut", daemon=True).start()
 
     def _look_after(self, left: Left, outcome: str, grace_end_s: float) -> None:
+        try:
+            self._count_cut(left, outcome, grace_end_s)
+        finally:
+            self._room.release()
+
+    def _count_cut(self, left: Left, outcome: str, grace_end_s: float) -> None:
         port = split_url(left.engine.options.page_url).port
         watched = Watched(left.engine.read, Connections(port, closed_too=True), self._clock, time.sleep)
         cut = requests_cut(watched, left.inflight, grace_end_s, left.reading)

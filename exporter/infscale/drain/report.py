@@ -120,10 +120,7 @@ def _value(key: str, value: object, place: Place) -> Any:
         return value
     if value is None and key in ("inflight", "connections"):
         return None
-    try:
-        number = checks.number(value, place, at_least=0, at_most=1e9)
-    except OverflowError:  # an integer of hundreds of digits
-        raise place.error("expected a number up to 1e9") from None
+    number = checks.number(value, place, at_least=0, at_most=1e9)
     if key in _SECONDS or key == "inflight":
         return number
     if number != int(number):

@@ -42,7 +42,7 @@ def profile_from_mapping(mapping: object, path: str = "", *, source: str = "") -
         ConfigError: with the path of the wrong value, what was expected and what stood there.
     """
     place = Place(source, path)
-    given = checks.mapping(mapping, place, ("base", *_KEYS))
+    given = checks.mapping(mapping, place, ("base", *KEYS))
     if given.get("name") is None:
         raise place.key("name").error("missing: a profile needs a name, which --engine then takes")
     base = Profile("", "") if given.get("base") is None else _base(given["base"], place.key("base"))
@@ -50,7 +50,7 @@ def profile_from_mapping(mapping: object, path: str = "", *, source: str = "") -
     for key, value in given.items():
         if key == "base":
             continue
-        kind = _KEYS[key]
+        kind = KEYS[key]
         values[kind.field] = getattr(_EMPTY, kind.field) if value is None else kind.read(value, place.key(key))
     profile = replace(base, **values)
     _check_gauges(profile, place)
@@ -62,7 +62,7 @@ def to_mapping(profile: Profile) -> dict[str, Json]:
     """The mapping that `profile_from_mapping` makes the same profile from; JSON can hold it. No `base`: it is whole."""
     return {
         key: kind.write(getattr(profile, kind.field))
-        for key, kind in _KEYS.items()
+        for key, kind in KEYS.items()
         if getattr(profile, kind.field) != getattr(_EMPTY, kind.field)
     }
 
@@ -96,7 +96,7 @@ def _check_prefix(profile: Profile, place: Place) -> None:
     """Names stand without the prefix; one written with it would never be found."""
     if not profile.prefix:
         return
-    for key, kind in _KEYS.items():
+    for key, kind in KEYS.items():
         for name in _names(getattr(profile, kind.field)):
             for separator in ":_":
                 start = profile.prefix + separator
@@ -229,33 +229,37 @@ def _plain(metric: Metric) -> Json:
 
 
 @dataclass(frozen=True)
-class _Key:
-    """One key of the mapping: the field it sets, how its value is checked, and how it is written back."""
+class Key:
+    """One key of the mapping: the field it sets, what it takes, how that is checked, and how it is written back."""
 
     field: str
+    expected: str
     read: Callable[[object, Place], Any]
     write: Callable[[Any], Json]
 
 
-def _keys() -> dict[str, _Key]:
-    one, several = (_metric, _plain), (_metrics, lambda value: [_plain(item) for item in value])
-    words: Tuple[Any, Any] = (_words(_label), list)
-    kinds: Dict[str, Tuple[Any, Any]] = {
-        "name": (_word(_ENGINE, "a name (letters, digits, '.', '_' and '-')"), str),
-        "prefix": (_prefix, str),
+def _keys() -> dict[str, Key]:
+    one: Tuple[Any, ...] = ("a name, a list of its spellings, or {name, where: {label: value}}", _metric, _plain)
+    several: Tuple[Any, ...] = ("a list of such gauges", _metrics, lambda value: [_plain(item) for item in value])
+    words: Tuple[Any, ...] = ("a label, or a list", _words(_label), list)
+    word: Tuple[Any, ...] = ("a label", _label, str)
+    name: Tuple[Any, ...] = ("a whole name", _name, str)
+    kinds: Dict[str, Tuple[Any, ...]] = {
+        "name": ("letters, digits, '.', '_', '-'", _word(_ENGINE, "a name (letters, digits, '.', '_' and '-')"), str),
+        "prefix": ("a word", _prefix, str),
         "running": one,
         "waiting": one,
         "total": one,
         "queues": several,
         "front": one,
-        "optional": (_optional, list),
+        "optional": ("running, waiting, or both in a list", _optional, list),
         "sum_over": words,
-        "copies": (lambda value, place: frozenset(words[0](value, place)), sorted),
-        "replica_label": (_label, str),
-        "only": (_only, lambda value: {label: list(allowed) for label, allowed in value}),
+        "copies": (words[0], lambda value, place: frozenset(words[1](value, place)), sorted),
+        "replica_label": word,
+        "only": ("{label: [value, ...]}", _only, lambda value: {label: list(allowed) for label, allowed in value}),
         "not_engine": words,
         "kv": one,
-        "kv_parts": (_kv_parts, lambda value: {"used": _plain(value[0]), "total": _plain(value[1])}),
+        "kv_parts": ("{used, total}", _kv_parts, lambda value: {"used": _plain(value[0]), "total": _plain(value[1])}),
         "prompt_tokens": one,
         "generation_tokens": one,
         "finished": one,
@@ -264,20 +268,30 @@ def _keys() -> dict[str, _Key]:
         "progress": several,
         "served": several,
         "capacity": one,
-        "sleep": (_sleep, lambda value: {"metric": _plain(value[0]), "label": value[1], "awake": value[2]}),
-        "cpu": (_name, str),
-        "start_time": (_name, str),
-        "requests": (_name, str),
-        "histograms": (_histograms, lambda value: {k: _plain(m) for k, m in zip(_HISTOGRAMS, value) if m.names}),
+        "sleep": (
+            "{metric, label, awake}",
+            _sleep,
+            lambda value: {"metric": _plain(value[0]), "label": value[1], "awake": value[2]},
+        ),
+        "cpu": name,
+        "start_time": name,
+        "requests": name,
+        "histograms": (
+            "{" + ", ".join(_HISTOGRAMS) + "}",
+            _histograms,
+            lambda value: {k: _plain(m) for k, m in zip(_HISTOGRAMS, value) if m.names},
+        ),
         "model_label": words,
-        "role_label": (_label, str),
-        "min_interval": (_interval, float),
-        "hints": (_hints, lambda value: {key: getattr(value, key) for key in _HINTS}),
-        "select": (_labels, dict),
+        "role_label": word,
+        "min_interval": ("seconds, 0 to 3600", _interval, float),
+        "hints": ("{" + ", ".join(_HINTS) + "}", _hints, lambda value: {key: getattr(value, key) for key in _HINTS}),
+        "select": ("{label: value}", _labels, dict),
     }
     fields = {"model_label": "model_labels", "min_interval": "min_interval_s"}
-    return {key: _Key(fields.get(key, key), read, write) for key, (read, write) in kinds.items()}
+    return {key: Key(fields.get(key, key), *kind) for key, kind in kinds.items()}
 
 
-_KEYS = _keys()
+KEYS = _keys()
+"""Every key of a profile, beside `base`."""
+
 _EMPTY = Profile("", "")

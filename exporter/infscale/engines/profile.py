@@ -75,7 +75,8 @@ class Profile:
         kv: KV cache use, 0 to 1; the largest series is taken.
         kv_parts: used and total blocks, where the page has no ratio.
         prompt_tokens, generation_tokens: the engine's counters.
-        finished: counter of finished requests, its outcome in the first of `outcome_labels` that is there.
+        finished: counter of finished requests.
+        outcome_labels: where `finished` and `rejected` say the outcome; the first that a series has is taken.
         rejected: counter of requests refused by an admission cap.
         progress: counters that move while requests are worked on; an engine without one, or whose page has none of
             them (SGLang before 0.5.6), is never `stale`.

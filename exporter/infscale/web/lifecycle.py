@@ -12,6 +12,7 @@ import logging
 import signal
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from types import FrameType
 from typing import Protocol
@@ -91,11 +92,12 @@ class Lifecycle:
 
     def _next_event(self, within_s: float | None) -> int:
         """Return the number of the next signal, or _DRAINED; TimeoutError when none comes in time."""
-        # A timeout of exactly 0 would make the socket non-blocking.
-        self._events.settimeout(within_s if within_s is None else max(within_s, 0.001))
-        while (number := self._events.recv(1)[0]) not in (*_SIGNALS, _DRAINED):
-            pass  # another handler's signal
-        return number
+        end_s = None if within_s is None else time.monotonic() + within_s
+        while True:
+            # A timeout of exactly 0 would make the socket non-blocking.
+            self._events.settimeout(None if end_s is None else max(end_s - time.monotonic(), 0.001))
+            if (number := self._events.recv(1)[0]) in (*_SIGNALS, _DRAINED):
+                return number  # else another handler's signal (SIGHUP), which gives no further time
 
     def _stop_all(self, listeners: Sequence[Stoppable], drain_s: float) -> None:
         """Stop the listeners side by side, so that the bound holds for all of them together."""
