@@ -3,7 +3,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help demo test lint fmt bench scoreboard soak image image-test venv clean
+.PHONY: help demo test lint fmt bench scoreboard fuzz soak image image-test venv clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
@@ -29,6 +29,10 @@ bench: $(READY) ## run each benchmark
 
 scoreboard: $(READY) ## policies on the public traces of TRACES=DIR, for minutes; ARGS="--rows 1,4" for some rows
 	@$(PY) -m bench.scoreboard --traces "$(TRACES)" $(ARGS)
+
+fuzz: $(READY) ## look for inputs that break a reader: TARGET=exposition, SECONDS_EACH=600
+	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --no-input 'atheris>=3.0'
+	@PYTHONPATH=exporter:sim:. $(PY) -m tests.fuzz $(TARGET) --seconds $(or $(SECONDS_EACH),600)
 
 soak: $(READY) ## a million scrapes, a day of decisions, 1,000 signals: does anything grow? ARGS="--scrapes 50000" for less
 	@$(PY) -m tests.soak $(ARGS)

@@ -1,0 +1,1 @@
+"""What somebody on the network can do and learn who should not."""
