@@ -90,13 +90,16 @@ def test_seed_is_said_and_counts(tmp_path):
 
 
 def test_timeline_shows_each_decision(small):
-    """Below the table: when, from and to what, and why in words with numbers."""
+    """Below the table: when, from and to what, and why in words with numbers; none is left out."""
     text = invoke("--scenario", small, "--timeline").output
 
     assert "queue:4:" in text
     assert "1 -> " in text
     assert "over 4 per replica at a count of 1" in text
-    assert text.rstrip().endswith("no change")
+    for policy in ("queue:4", "static:1"):
+        lines = text.partition(f"\n{policy}:\n")[2].partition("\n\n")[0].splitlines()[1:]
+        times = [re.search(r"(\d+) times$", line) for line in lines]
+        assert sum(int(found[1]) if found else 1 for found in times) == 90 / 15
 
 
 def test_page_and_picture_are_written_beside_the_table(small, tmp_path, capsys):

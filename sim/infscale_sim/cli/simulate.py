@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -36,7 +37,7 @@ _MOMENT = ("time", "replicas", "ready", "starting", "draining", "in flight", "he
 @option("--slo-ttft", type=SECONDS, help="Seconds to the first token, in place of the scenario's.")
 @option("--slo-itl", type=SECONDS, help="Mean seconds between tokens, in place of the scenario's.")
 @option("--seed", type=click.IntRange(0), help="Of all that is random, in place of the scenario's.")
-@click.option("--timeline", is_flag=True, help="Print each change of the count, with its reason, below the table.")
+@click.option("--timeline", is_flag=True, help="Print each decision, with its reason, below the table.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 @option("--html", metavar="FILE", help="Write a page with the curves of every policy; it needs no network.")
 @option("--svg", metavar="FILE", help="Write the same as one picture.")
@@ -145,21 +146,29 @@ def table(results: list[Result]) -> list[str]:
 
 
 def moments(result: Result) -> Iterator[str]:
-    """Each change of the count."""
+    """Each decision; those in a row that keep the count for the same reason are one line."""
     yield f"{result.policy}:"
-    changes = [moment for moment in result.run.moments if moment.desired != moment.replicas]
-    if not changes:
-        yield "  no change"
-        return
-    rows = [_MOMENT, *map(_row, changes)]
+    rows = [_MOMENT, *(_row(list(alike)) for _, alike in itertools.groupby(result.run.moments, _alike))]
     for line in aligned(rows, right=(0, 2, 3, 4, 5, 6)):
         yield f"  {line}"
 
 
-def _row(moment: Moment) -> tuple[str, ...]:
-    counts = (moment.ready, moment.starting, moment.draining, moment.inflight, moment.held)
-    change = f"{moment.replicas} -> {moment.desired}"
-    return (f"{moment.time_s:,.0f} s", change, *map(str, counts), moment.reason, moment.words)
+def _alike(moment: Moment) -> tuple[object, ...]:
+    """Equal for decisions that are one line: a change is one of its own."""
+    changes = moment.desired != moment.replicas
+    return moment.replicas, moment.desired, moment.reason, moment.time_s if changes else None
+
+
+def _row(alike: list[Moment]) -> tuple[str, ...]:
+    """A line; its counts are those of the last decision in it."""
+    first, last = alike[0], alike[-1]
+    counts = (last.ready, last.starting, last.draining, last.inflight, last.held)
+    if last.desired != last.replicas:
+        change = f"{last.replicas} -> {last.desired}"
+        return (f"{last.time_s:,.0f} s", change, *map(str, counts), last.reason, last.words)
+    span = f"{last.time_s:,.0f} s" if len(alike) == 1 else f"{first.time_s:,.0f} to {last.time_s:,.0f} s"
+    times = "" if len(alike) == 1 else f"{len(alike)} times"
+    return (span, f"{last.replicas}", *map(str, counts), last.reason, times)
 
 
 def _seconds(value: float | None) -> str:
