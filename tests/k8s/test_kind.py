@@ -1,9 +1,9 @@
 """k8s/kind.sh, run whole: its own commands, with the API server stand-in for a cluster, and what the guide says of it.
 
-The script runs as it is, in a folder that looks like the repository. `infscale` and most of `kubectl` are real. For what takes a
-cluster (`apply`, `rollout`, `wait`) kubectl is asked where no server is: a command line that it takes fails for want of
-a connection alone, once a `-k` is built. `kind` and `docker` are written down, and `sleep` moves the clock. With
-`--apply` infscale takes a Pod's way to the API, which spares dozens of kubectls, and prints the same.
+The script runs as it is, in a folder that looks like the repository. `infscale` and most of `kubectl` are real. What
+takes a cluster (`apply`, `rollout`, `wait`) kubectl is asked where no server is: a command line that it takes fails for
+want of a connection alone, once a `-k` is built. `kind` and `docker` are written down, and `sleep` moves the clock.
+With `--apply` infscale takes a Pod's way to the API, which spares dozens of kubectls, and prints the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A replica of several Pods (examples/vllm-multinode): its leader alone publishes, and it counts, and leaves, as one."""
+"""A replica of several Pods (examples/vllm-multinode): its leader alone publishes; it counts and leaves as one."""
 
 from __future__ import annotations
 

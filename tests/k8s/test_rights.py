@@ -75,7 +75,7 @@ def test_rights_to_scale(tmp_path: Path) -> None:
     [("scaling of a StatefulSet", "statefulsets"), ("scaling of groups", "leaderworkersets")],
 )
 def test_rights_to_scale_by_ordinal(tmp_path: Path, name: str, plural: str) -> None:
-    """The same where the highest ordinal leaves: a look and `--apply` need each right of its Roles; no Pod is patched."""
+    """The same where the highest ordinal leaves: a look and `--apply` need each right they have, and no Pod's patch."""
     roles, rig = rules(name), Rig(tmp_path, plural=plural)
     try:
         rig.api.role = roles
