@@ -23,9 +23,9 @@ fmt: $(READY) ## format the code and mend what ruff can
 	@$(VENV)/bin/ruff check --quiet --fix-only .
 	@$(VENV)/bin/ruff format .
 
-bench: $(READY) ## run each benchmark
+bench: $(READY) ## every benchmark, one table; JSON=1 for a list of objects, ARGS="--quick", names, or --markdown for docs/performance.md
 	@$(PY) -c 'import simpy' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[bench]'
-	@for file in bench/*.py; do echo "== $$file"; $(PY) $$file || exit 1; done
+	@$(PY) -m bench $(if $(JSON),--json) $(ARGS)
 
 scoreboard: $(READY) ## policies on the public traces of TRACES=DIR, for minutes; ARGS="--rows 1,4" for some rows
 	@$(PY) -m bench.scoreboard --traces "$(TRACES)" $(ARGS)

@@ -24,7 +24,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
+
+from bench.table import Row, Size
 
 ROOT = Path(__file__).parents[1]
 ADDED_MS, STREAMS_PER_S = 2.0, 1000
@@ -199,15 +204,76 @@ def engine_command(engine: str) -> tuple[list[str], str]:
     return ["-m", "infscale", "sim-engine", "--port=0", *latencies], r"port=(\d+)"
 
 
-def each_us(process: subprocess.Popen[str], port: int, streams: int) -> tuple[float, float]:
-    """CPU of a process for one stream in microseconds, and streams a second: medians of RUNS runs."""
+def each_us(process: subprocess.Popen[str], port: int, streams: int, runs: int) -> tuple[float, float]:
+    """CPU of a process for one stream in microseconds, and streams a second: medians of some runs."""
     asyncio.run(at_once(port, 2 * CLIENTS))  # connections of its own are there then, and code is warm
     costs, rates = [], []
-    for _ in range(RUNS):
+    for _ in range(runs):
         before_s = cpu_s(process.pid)
         rates.append(asyncio.run(at_once(port, streams)))
         costs.append((cpu_s(process.pid) - before_s) / streams * 1e6)
     return statistics.median(costs), statistics.median(rates)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one run found.
+
+    Attributes:
+        straight, through: medians of seconds to the first byte and on an event's way, directly and by the activator.
+        direct_per_s, per_s, relay_per_s: streams a second of CLIENTS clients.
+        cost_us, relay_us: CPU of the activator's and of the relay's process for a stream.
+    """
+
+    straight: tuple[float, float]
+    through: tuple[float, float]
+    direct_per_s: float
+    per_s: float
+    relay_per_s: float
+    cost_us: float
+    relay_us: float
+
+    def added(self) -> list[tuple[str, float, float]]:
+        """What is waited for, directly and through the activator, in seconds; only what the engine tells."""
+        pairs = zip(("the first byte", "an event's way"), self.straight, self.through, strict=True)
+        return [(what, without_s, via_s) for what, without_s, via_s in pairs if not math.isnan(via_s)]
+
+
+def measure(engine_name: str, streams: int, runs: int = RUNS) -> Result:
+    """Start all of them and measure."""
+    own = ["--web.listen-address=127.0.0.1:0", "--kubelet.listen-address=127.0.0.1:0", "--listen-address=127.0.0.1:0"]
+    with contextlib.ExitStack() as stack:
+        engine, direct = stack.enter_context(running(*engine_command(engine_name)))
+        relay, relayed = stack.enter_context(running(["-c", RELAY, str(direct)], r"port=(\d+)"))
+        flags = [f"--upstream=http://127.0.0.1:{direct}", "--workload=bench/bench", *own]
+        command = ["-m", "infscale", "activator", *flags]
+        process, port = stack.enter_context(running(command, r"requests_port=(\d+)"))
+        asyncio.run(in_turn((direct, port), 20))
+        straight, through = asyncio.run(in_turn((direct, port), streams // 5))
+        _, direct_per_s = each_us(engine, direct, streams, runs)
+        cost_us, per_s = each_us(process, port, streams, runs)
+        relay_us, relay_per_s = each_us(relay, relayed, streams, runs)
+    return Result(straight, through, direct_per_s, per_s, relay_per_s, cost_us, relay_us)
+
+
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """What is added to a stream, and what one core passes."""
+    found = measure("stand-in", size.pick(200, 600), size.pick(1, 3))
+    waits = [
+        row
+        for what, without_s, via_s in found.added()
+        for row in (
+            Row(f"{what}, through the activator", "ms", via_s * 1e3, "directly", without_s * 1e3),
+            Row(f"{what}, added by the activator", "ms", (via_s - without_s) * 1e3, at_most=ADDED_MS),
+        )
+    ]
+    core, relay = (1e6 / us if us else None for us in (found.cost_us, found.relay_us))
+    many, peer = f"streams of {CLIENTS} clients at once", "a bare relay of bytes"
+    return [
+        *waits,
+        Row("streams one core passes", "/s", core, peer, relay, more_is_better=True, at_least=STREAMS_PER_S),
+        Row(f"{many}, through the activator", "/s", found.per_s, "directly", found.direct_per_s, more_is_better=True),
+    ]
 
 
 def main() -> int:
@@ -217,36 +283,25 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=1000, help="of each throughput run (default 1000)")
     parser.add_argument("--check", action="store_true", help="exit 1 when a target is missed")
     options = parser.parse_args()
-    own = ["--web.listen-address=127.0.0.1:0", "--kubelet.listen-address=127.0.0.1:0", "--listen-address=127.0.0.1:0"]
-    with contextlib.ExitStack() as stack:
-        engine, direct = stack.enter_context(running(*engine_command(options.engine)))
-        relay, relayed = stack.enter_context(running(["-c", RELAY, str(direct)], r"port=(\d+)"))
-        flags = [f"--upstream=http://127.0.0.1:{direct}", "--workload=bench/bench", *own]
-        command = ["-m", "infscale", "activator", *flags]
-        process, port = stack.enter_context(running(command, r"requests_port=(\d+)"))
-        asyncio.run(in_turn((direct, port), 20))
-        straight, through = asyncio.run(in_turn((direct, port), options.streams // 5))
-        _, direct_per_s = each_us(engine, direct, options.streams)
-        cost_us, per_s = each_us(process, port, options.streams)
-        relay_us, relay_per_s = each_us(relay, relayed, options.streams)
+    found = measure(options.engine, options.streams)
     print(f"engine: {options.engine}, {EVENTS} events {GAP_S * 1e3:g} ms apart")
-    added_ms = []
-    for what, via, without in zip(("the first byte", "an event's way"), through, straight, strict=True):
-        if not math.isnan(via):
-            added_ms.append((via - without) * 1e3)
-            print(
-                f"{what}, median: {without * 1e3:.2f} ms directly, {via * 1e3:.2f} ms through the activator:"
-                f" {added_ms[-1]:.2f} ms more (target {ADDED_MS:g} ms), {via / without:.1f} times"
-            )
+    for what, without_s, via_s in found.added():
+        print(
+            f"{what}, median: {without_s * 1e3:.2f} ms directly, {via_s * 1e3:.2f} ms through the activator:"
+            f" {(via_s - without_s) * 1e3:.2f} ms more (target {ADDED_MS:g} ms), {via_s / without_s:.1f} times"
+        )
+    cost_us, relay_us = found.cost_us, found.relay_us
     print(
-        f"{CLIENTS} clients at once: {direct_per_s:.0f} streams/s directly, {per_s:.0f} through the activator"
-        f" (ratio {per_s / direct_per_s:.2f}), {relay_per_s:.0f} through a bare relay"
+        f"{CLIENTS} clients at once: {found.direct_per_s:.0f} streams/s directly,"
+        f" {found.per_s:.0f} through the activator (ratio {found.per_s / found.direct_per_s:.2f}),"
+        f" {found.relay_per_s:.0f} through a bare relay"
     )
     print(
         f"CPU for a stream: {cost_us:.0f} us, so {1e6 / cost_us:.0f} streams/s on one core (target {STREAMS_PER_S});"
         f" a bare relay {relay_us:.0f} us: {cost_us / relay_us:.1f} times"
     )
-    return int(options.check and (max(added_ms) > ADDED_MS or 1e6 / cost_us < STREAMS_PER_S))
+    most_ms = max((via_s - without_s) * 1e3 for _, without_s, via_s in found.added())
+    return int(options.check and (most_ms > ADDED_MS or 1e6 / cost_us < STREAMS_PER_S))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 
 from infscale.core.decide import decide_hpa
 from infscale.core.observation import Measurement, Observation, Pod, PodSample
@@ -24,6 +25,10 @@ from infscale.core.policy import (
     TargetType,
 )
 from infscale.core.state import Recommendation, ScaleEvent, State
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
+
+from bench.table import Row, Size
 
 RUNS, EACH = 5, 200
 LIMIT_US = 1000
@@ -41,8 +46,8 @@ def cpu_us(policy: Policy, observation: Observation, state: State, each: int = E
     return 1e6 * min(means)
 
 
-def main() -> int:
-    """Print a line per policy; exit status 1 when the queue policy is over its limit."""
+def measure(each: int = EACH) -> tuple[float, float]:
+    """CPU microseconds of an evaluation of a queue policy, and of cpu."""
     down = ScalingRules((ScalingPolicy(PolicyType.PODS, 1, 60),), stabilization_window_s=3600)
     behavior = Behavior(scale_down=down)
     log = tuple(Recommendation(REPLICAS, -15.0 * age) for age in range(240))
@@ -51,14 +56,29 @@ def main() -> int:
 
     queue = MetricTarget(Source.EXTERNAL, TargetType.AVERAGE_VALUE, 24_000, "queue")
     items = Measurement(samples_milli=tuple(30_000 for _ in range(REPLICAS)))
-    queue_us = cpu_us(Policy((queue,), behavior=behavior), Observation(0.0, REPLICAS, REPLICAS, (items,)), state)
-    print(f"queue, {REPLICAS} items       {queue_us:8.0f} us CPU (limit {LIMIT_US} us)")
+    queue_us = cpu_us(Policy((queue,), behavior=behavior), Observation(0.0, REPLICAS, REPLICAS, (items,)), state, each)
 
     cpu = MetricTarget(Source.RESOURCE, TargetType.UTILIZATION, 50, resource="cpu")
     pods = tuple(Pod(f"p{number}", requests_milli=(("main", 1000),)) for number in range(REPLICAS))
     samples = tuple(PodSample(pod.name, (("main", 600),), time_s=0.0) for pod in pods[1:])
     measured = Observation(0.0, REPLICAS, REPLICAS, (Measurement(pod_samples=samples),), pods)
-    print(f"cpu, {REPLICAS} Pods          {cpu_us(Policy((cpu,), behavior=behavior), measured, state, 20):8.0f} us CPU")
+    return queue_us, cpu_us(Policy((cpu,), behavior=behavior), measured, state, each // 10)
+
+
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """A row for each policy."""
+    queue_us, pods_us = measure(size.pick(20, EACH))
+    return [
+        Row(f"CPU of the HPA layer, queue, {REPLICAS:,} items", "µs", queue_us, at_most=LIMIT_US),
+        Row(f"CPU of the HPA layer, cpu, {REPLICAS:,} Pods", "µs", pods_us),
+    ]
+
+
+def main() -> int:
+    """Print a line per policy; exit status 1 when the queue policy is over its limit."""
+    queue_us, pods_us = measure()
+    print(f"queue, {REPLICAS} items       {queue_us:8.0f} us CPU (limit {LIMIT_US} us)")
+    print(f"cpu, {REPLICAS} Pods          {pods_us:8.0f} us CPU")
     return 0 if queue_us < LIMIT_US else 1
 
 

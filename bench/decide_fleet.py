@@ -15,6 +15,7 @@ import math
 import resource
 import sys
 import time
+from pathlib import Path
 
 from infscale.core.grammar import parse_policy
 from infscale.core.layer import decide
@@ -23,11 +24,16 @@ from infscale.core.memory_json import to_json
 from infscale.core.replicas import Buckets, Fleet, Held, Phase, Replica
 from infscale.core.scaling import ScalePolicy
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
+
+from bench.table import Row, Size
+
 REPLICAS, RUNS, EACH = 1000, 5, 40
 LIMIT_US = 1000
 EARLY, LATE = 1_000, 100_000
-SLACK_KIB = 1024
+SLACK_KIB, GROWTH = 1024, 1.1
 STEP_S = 15.0
+POLICIES = ("queue:24", "queue:24,lookahead=90", "queue:24,min=0", "queue:24+ttft:2", "queue:24,guard=0.85")
 BOUNDS = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, math.inf)
 
 
@@ -72,14 +78,14 @@ def cpu_us(policy: ScalePolicy) -> float:
     return 1e6 * min(means)
 
 
-def held() -> list[tuple[int, int]]:
-    """(characters of the state, most KiB of the process) after EARLY and after LATE evaluations.
+def held(late: int = LATE) -> list[tuple[int, int]]:
+    """(characters of the state, most KiB of the process) after EARLY and after `late` evaluations.
 
     The fleet is small, and its replicas come and go.
     """
     policy = parse_policy("queue:4+work:learned+ttft:1,max=9,lookahead=auto,guard=0.85,uppods=2,downpods=1")
     state, sizes = ScaleState(), []
-    for step in range(1, LATE + 1):
+    for step in range(1, late + 1):
         name = f"r{step // 30}"
         born_s = STEP_S * (30 * (step // 30)) - 1.0
         busy = Replica(
@@ -88,24 +94,38 @@ def held() -> list[tuple[int, int]]:
         )  # fmt: skip
         young = Replica(f"s{step}", Phase.STARTING)
         _, state = decide(policy, Fleet(STEP_S * step, 1 + step % 9, replicas=(busy, young)), state)
-        if step in (EARLY, LATE):
+        if step in (EARLY, late):
             gc.collect()
             most_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             sizes.append((len(json.dumps(to_json(state))), most_kib))
     return sizes
 
 
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """A row for each policy, and one for what is remembered after a part of LATE evaluations."""
+    first = POLICIES[0]
+    found = [
+        Row(f"CPU of a decision, {text}, {REPLICAS:,} replicas", "µs", cpu_us(parse_policy(text)),
+            at_most=LIMIT_US if text == first else None)
+        for text in (POLICIES[:1] if size is Size.TINY else POLICIES)
+    ]  # fmt: skip
+    late = size.pick(2 * EARLY, LATE // 20)
+    (early, _), (grown, _) = held(late)
+    what = f"state after {late:,} evaluations, to that after {EARLY:,}"
+    return [*found, Row(what, "times", grown / early, at_most=GROWTH)]
+
+
 def main() -> int:
     """Print a line per policy and one of memory; exit status 1 where a limit is passed."""
     queue_us = 0.0
-    for text in ("queue:24", "queue:24,lookahead=90", "queue:24,min=0", "queue:24+ttft:2", "queue:24,guard=0.85"):
+    for text in POLICIES:
         spent_us = cpu_us(parse_policy(text))
         queue_us = queue_us or spent_us
         print(f"{text:24} {REPLICAS} replicas {spent_us:8.0f} us CPU")
     print(f"limit of queue:24 {LIMIT_US} us: {'kept' if queue_us < LIMIT_US else 'passed'}")
     (early, early_kib), (late, late_kib) = held()
     # What is learned and waited for varies by some entries; the process may round up by a block of its allocator.
-    bounded = late <= 1.1 * early and late_kib <= early_kib + SLACK_KIB
+    bounded = late <= GROWTH * early and late_kib <= early_kib + SLACK_KIB
     print(
         f"after {EARLY} evaluations a state of {early} characters in {early_kib} KiB, after {LATE} {late} in {late_kib}"
     )

@@ -20,7 +20,7 @@ import random
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,13 +30,21 @@ from infscale.drain.options import DrainOptions
 from infscale.drain.run import drain
 from infscale.scrape import Page
 
-sys.path.insert(0, str(Path(__file__).parent.parent))  # for tests.drain
+sys.path.insert(0, str(Path(__file__).parent.parent))  # for bench.table and tests.drain
 
+from bench.table import Row, Size
 from tests.drain.engine import EngineProcess, page_of, whole
 from tests.drain.kubelet import remove
 
 GRACE_S = 45
+REMOVALS, REAL = 1000, 20
 SLOTS = 4
+CUT_APART, HELD_APART_S = 0.25, 1.5
+"""By so much the mean of the real removals may differ from that of the same on the driven clock."""
+_starting = threading.Lock()
+"""Engines start one at a time: the start of many takes the CPU from those that go by the clock already."""
+REAL_IN_TABLE = 3
+"""All cases at the same time: 36 engines and their clients, most of them waiting."""
 PAGES = {"one engine": (1, False), "two engines": (2, False), "split by reason": (1, True)}
 LOOP = (
     """until [ "$(curl -s {url} | grep '^vllm:num_requests_waiting' | awk '{{print $NF}}')" = 0.0 ]; do sleep 1; done"""
@@ -146,7 +154,9 @@ def real(hook: str, page: str, removal: Removal, folder: Path) -> tuple[int, flo
     """The same with an engine's process, clients, and what the kubelet does."""
     ranks, by_reason = PAGES[page]
     options = ["--ranks", str(ranks), "--slots", str(SLOTS), *(["--by-reason"] if by_reason else [])]
-    with EngineProcess("abort", *options) as engine, contextlib.ExitStack() as stack:
+    with contextlib.ExitStack() as engines, contextlib.ExitStack() as stack:
+        with _starting:
+            engine = engines.enter_context(EngineProcess("abort", *options))
         requests = [
             future for arrival, seconds in removal.requests if not arrival for future in engine.request(seconds)
         ]
@@ -167,31 +177,95 @@ def real(hook: str, page: str, removal: Removal, folder: Path) -> tuple[int, flo
         return len(removal.requests) - whole(requests), removed.hook.seconds if removed.hook else 0.0
 
 
+@dataclass(frozen=True)
+class Result:
+    """Means per removal: requests cut, seconds held.
+
+    Attributes:
+        cut, held_s: of all removals, on the driven clock.
+        same: of the first of them, the same figures as `real`; None where none was real.
+        real: of these with real processes.
+        reals: how many these are.
+    """
+
+    page: str
+    hook: str
+    cut: float
+    held_s: float
+    same: tuple[float, float] | None
+    real: tuple[float, float] | None
+    reals: int
+
+    @property
+    def agree(self) -> bool:
+        """Whether the driven clock and the real processes say the same; one request in all may end just in time."""
+        if self.same is None or self.real is None:
+            return True
+        cut_apart = max(CUT_APART, 1.001 / self.reals)
+        return abs(self.same[0] - self.real[0]) <= cut_apart and abs(self.same[1] - self.real[1]) <= HELD_APART_S
+
+
+def means(pairs: list[tuple[int, float]]) -> tuple[float, float]:
+    """The mean of each side."""
+    return sum(cut for cut, _ in pairs) / len(pairs), sum(held_s for _, held_s in pairs) / len(pairs)
+
+
+def results(removals: int, reals: int, at_once: int) -> Iterator[Result]:
+    """Each page and hook; so many of the real removals at the same time."""
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(max(at_once, 1)) as pool:
+        folder = Path(name)
+        install(folder, ["--grace", str(GRACE_S), "--report-file", "", "--sidecar-url", "", "--no-connections"])
+        cases = [(page, hook) for page in PAGES for hook in HOOKS]
+        # All of these first: they would take the CPU from the real ones, which go by the clock.
+        simulated = [[driven(hook, page, workload(seed)) for seed in range(removals)] for page, hook in cases]
+        jobs = [
+            [pool.submit(real, hook, page, workload(seed), folder) for seed in range(reals)] for page, hook in cases
+        ]
+        for (page, hook), of_all, running in zip(cases, simulated, jobs, strict=True):
+            found = [job.result() for job in running]
+            yield Result(
+                page,
+                hook,
+                *means(of_all),
+                means(of_all[:reals]) if found else None,
+                means(found) if found else None,
+                reals,
+            )
+
+
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """Infscale's hook beside each other one on each page; in a full run some are real."""
+    reals = REAL_IN_TABLE if size is Size.FULL else 0
+    found = list(results(size.pick(10, REMOVALS // 2), reals, at_once=reals * len(PAGES) * len(HOOKS)))
+    by_name = {(one.page, one.hook): one for one in found}
+    table = []
+    for page in PAGES:
+        ours = by_name[page, "infscale"]
+        others = [by_name[page, hook] for hook in HOOKS if hook != "infscale"]
+        table += [Row(f"requests cut per removal, {page}", "", ours.cut, one.hook, one.cut) for one in others]
+        table += [Row(f"seconds held per removal, {page}", "s", ours.held_s, one.hook, one.held_s) for one in others]
+    if not reals:
+        return [*table, Row("driven clock against real processes", note="in a full run only")]
+    agree = sum(one.agree for one in found)
+    what = f"cases where {reals} real removals agree with the driven clock"
+    return [*table, Row(what, f"of {len(found)}", agree, at_least=len(found))]
+
+
 def main() -> int:
     """Print a line for each hook and page."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--removals", type=int, default=1000)
-    parser.add_argument("--real", type=int, default=20)
+    parser.add_argument("--removals", type=int, default=REMOVALS)
+    parser.add_argument("--real", type=int, default=REAL)
     told = parser.parse_args()
     agree = True
     print(f"G = {GRACE_S} s; per removal: requests cut, seconds held; {told.removals} driven, {told.real} real")
-    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(max(told.real, 1)) as pool:
-        install(Path(name), ["--grace", str(GRACE_S), "--report-file", "", "--sidecar-url", "", "--no-connections"])
-        for page in PAGES:
-            for hook in HOOKS:
-                of_all = [driven(hook, page, workload(seed)) for seed in range(told.removals)]
-                jobs = [pool.submit(real, hook, page, workload(seed), Path(name)) for seed in range(told.real)]
-                found = [job.result() for job in jobs]
-                cut, held_s = sum(c for c, _ in of_all) / len(of_all), sum(s for _, s in of_all) / len(of_all)
-                line = f"{page:16} {hook:10} {cut:6.2f} cut {held_s:6.1f} s"
-                if found:
-                    same = of_all[: told.real]
-                    sums = [sum(values) / told.real for pairs in (same, found) for values in zip(*pairs, strict=True)]
-                    fine = abs(sums[0] - sums[2]) <= 0.25 and abs(sums[1] - sums[3]) <= 1.5
-                    agree = agree and fine
-                    line += f" | first {told.real}: {sums[0]:.2f} cut {sums[1]:.1f} s driven, "
-                    line += f"{sums[2]:.2f} cut {sums[3]:.1f} s real{'' if fine else '  DISAGREE'}"
-                print(line, flush=True)
+    for one in results(told.removals, told.real, at_once=told.real):
+        agree = agree and one.agree
+        line = f"{one.page:16} {one.hook:10} {one.cut:6.2f} cut {one.held_s:6.1f} s"
+        if one.same and one.real:
+            line += f" | first {told.real}: {one.same[0]:.2f} cut {one.same[1]:.1f} s driven, "
+            line += f"{one.real[0]:.2f} cut {one.real[1]:.1f} s real{'' if one.agree else '  DISAGREE'}"
+        print(line, flush=True)
     return 0 if agree else 1
 
 

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from infscale.core.replicas import Phase
@@ -24,32 +25,38 @@ from infscale.scrape import Page, Target, fetch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bench.table import Row, Size
 from tests.fleet.peers import address, peers_apart
 
-LOOKS = 5
+REPLICAS, LOOKS = 1000, 5
 LIMIT_S = 2.0
 TIMEOUT_S = 4.0
 
 
-def timed(run: Callable[[], int]) -> tuple[float, float, int]:
-    """The least wall and CPU seconds of some runs, and what the last gave."""
+@dataclass(frozen=True)
+class Look:
+    """The least wall and CPU seconds of some looks, and how many replicas the last found."""
+
+    wall_s: float
+    cpu_s: float
+    count: int
+
+
+def timed(run: Callable[[], int]) -> Look:
+    """Look LOOKS times."""
     walls, cpus, count = [], [], 0
     for _ in range(LOOKS):
         wall, cpu = time.monotonic(), time.process_time()
         count = run()
         walls.append(time.monotonic() - wall)
         cpus.append(time.process_time() - cpu)
-    return min(walls), min(cpus), count
+    return Look(min(walls), min(cpus), count)
 
 
-def main() -> int:
-    """Print a line per way; exit status 1 when a look without hanging replicas is over its limit."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--replicas", type=int, default=1000)
-    parser.add_argument("--hang", type=int, default=0)
-    options = parser.parse_args()
-    with peers_apart(options.hang) as port:
-        urls = [f"http://{address(number)}:{port}" for number in range(options.replicas)]
+def measure(replicas: int, hang: int = 0) -> tuple[Look, Look | None]:
+    """The fleet source, and the plain way to read as many pages; that one only where none hangs."""
+    with peers_apart(hang) as port:
+        urls = [f"http://{address(number)}:{port}" for number in range(replicas)]
         source = parse_source("static:" + ",".join(urls), FleetSettings(timeout_s=TIMEOUT_S))
         clock = iter(range(LOOKS))
 
@@ -57,23 +64,44 @@ def main() -> int:
             fleet = source.observe(1000.0 + 15 * next(clock))
             return sum(replica.phase is Phase.SERVING for replica in fleet.replicas)
 
-        wall_s, cpu_s, count = timed(look)
+        found = timed(look)
         source.close()
-        print(
-            f"fleet source   {wall_s:6.2f} s, {cpu_s:6.2f} s CPU, {count} of {options.replicas} (limit {LIMIT_S:g} s)"
-        )
-        if not options.hang:
-            targets = [Target(f"{url}/api/v1/reading") for url in urls]
-            with ThreadPoolExecutor(64) as pool:
+        if hang:
+            return found, None
+        targets = [Target(f"{url}/api/v1/reading") for url in urls]
+        with ThreadPoolExecutor(64) as pool:
 
-                def pages() -> int:
-                    found = [answer for answer in pool.map(fetch, targets) if isinstance(answer, Page)]
-                    return sum("inflight" in json.loads(page.body) for page in found)
+            def pages() -> int:
+                answers = [answer for answer in pool.map(fetch, targets) if isinstance(answer, Page)]
+                return sum("inflight" in json.loads(page.body) for page in answers)
 
-                fetch_s, fetch_cpu_s, count = timed(pages)
-            print(f"fetch, threads {fetch_s:6.2f} s, {fetch_cpu_s:6.2f} s CPU, {count} of {options.replicas}")
+            return found, timed(pages)
+
+
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """Time and CPU of a look."""
+    replicas = size.pick(20, REPLICAS)
+    ours, plain = measure(replicas)
+    assert plain is not None
+    peer = "the sidecar's own read on 64 threads"
+    return [
+        Row(f"one look at {replicas:,} sidecars", "s", ours.wall_s, peer, plain.wall_s, at_most=LIMIT_S),
+        Row(f"CPU of one look at {replicas:,} sidecars", "s", ours.cpu_s, peer, plain.cpu_s),
+    ]
+
+
+def main() -> int:
+    """Print a line per way; exit status 1 when a look without hanging replicas is over its limit."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--replicas", type=int, default=REPLICAS)
+    parser.add_argument("--hang", type=int, default=0)
+    options = parser.parse_args()
+    ours, plain = measure(options.replicas, options.hang)
+    for name, look, limit in (("fleet source  ", ours, f" (limit {LIMIT_S:g} s)"), ("fetch, threads", plain, "")):
+        if look is not None:
+            print(f"{name} {look.wall_s:6.2f} s, {look.cpu_s:6.2f} s CPU, {look.count} of {options.replicas}{limit}")
     print(f"peak resident  {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:6.1f} MB")
-    return 0 if options.hang or wall_s < LIMIT_S else 1
+    return 0 if options.hang or ours.wall_s < LIMIT_S else 1
 
 
 if __name__ == "__main__":

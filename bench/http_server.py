@@ -23,6 +23,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import bcrypt
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
+
+from bench.table import Row, Size
+
 SOURCES = Path(__file__).parents[1] / "exporter"
 REQUEST = (
     "GET /metrics HTTP/1.1\r\nHost: localhost:10047\r\nUser-Agent: Prometheus/3.5.0\r\n"
@@ -154,14 +160,11 @@ def resident_mb(pid: int) -> float | None:
     return None
 
 
-def main() -> None:
-    """Measure both and print a line for each."""
-    parser = argparse.ArgumentParser(description="infscale's HTTP server against prometheus_client's")
-    parser.add_argument("--seconds", type=float, default=2, help="for each measurement (default 2)")
-    parser.add_argument("--page-bytes", type=int, default=20_000, help="size of the page (default 20000)")
-    options = parser.parse_args()
-    import bcrypt
+SECONDS, PAGE_BYTES = 2.0, 20_000
 
+
+def measure_all(seconds: float, page_bytes: int) -> Iterator[tuple[str, Result]]:
+    """Both servers, plain and compressed, and infscale's with a password; each with its name."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "web.yml"
         config.write_text(f"basic_auth_users: {{bench: {bcrypt.hashpw(b'bench', bcrypt.gensalt(10)).decode()}}}\n")
@@ -172,11 +175,34 @@ def main() -> None:
             "prometheus_client": (THEIRS, "", ""),
             "prometheus_client, gzip": (THEIRS, GZIP, ""),
         }
-        results = {}
         for name, (code, lines, web_config) in runs.items():
-            result = results[name] = measure(code, options.seconds, options.page_bytes, lines, web_config)
-            memory = "" if result.resident_mb is None else f"{result.resident_mb:6.1f} MB"
-            print(f"{name:34}{result.per_s:8.0f} requests/s {result.cpu_us:7.0f} µs CPU each {memory}")
+            yield name, measure(code, seconds, page_bytes, lines, web_config)
+
+
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """Requests a second and CPU of each, plain, compressed and with a password."""
+    results = dict(measure_all(size.pick(1, 10) / 10 * SECONDS, PAGE_BYTES))
+    found = []
+    for kind in ("", ", gzip", ", basic auth"):
+        ours, theirs = results[f"infscale, keep-alive{kind}"], results.get(f"prometheus_client{kind}")
+        what, name = f"a page that is rendered{kind}", "prometheus_client" if theirs else ""
+        per_s, cpu_us = (theirs.per_s, theirs.cpu_us) if theirs else (None, None)
+        found.append(Row(f"requests of {what}", "/s", ours.per_s, name, per_s, more_is_better=True))
+        found.append(Row(f"CPU of {what}", "µs", ours.cpu_us, name, cpu_us))
+    return found
+
+
+def main() -> None:
+    """Measure both and print a line for each."""
+    parser = argparse.ArgumentParser(description="infscale's HTTP server against prometheus_client's")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="for each measurement (default 2)")
+    parser.add_argument("--page-bytes", type=int, default=PAGE_BYTES, help="size of the page (default 20000)")
+    options = parser.parse_args()
+    results = {}
+    for name, result in measure_all(options.seconds, options.page_bytes):
+        results[name] = result
+        memory = "" if result.resident_mb is None else f"{result.resident_mb:6.1f} MB"
+        print(f"{name:34}{result.per_s:8.0f} requests/s {result.cpu_us:7.0f} µs CPU each {memory}")
     for kind in ("", ", gzip"):
         ours, theirs = results[f"infscale, keep-alive{kind}"], results[f"prometheus_client{kind}"]
         print(f"ratio{kind}: {ours.per_s / theirs.per_s:.1f} times the requests/s")

@@ -17,8 +17,9 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from pathlib import Path
 from typing import Any
 
 from infscale_sim.hardware import Hardware
@@ -26,8 +27,13 @@ from infscale_sim.scenario import Scenario, load_scenario
 from infscale_sim.simulate import run
 from infscale_sim.traffic import Request, Requests
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
+
+from bench.table import Row, Size
+
 LIMIT = 20
 REPLICAS = 5
+MISSING = "SimPy is not installed: pip install -c constraints.txt -e '.[bench]' (`make bench` does)"
 SAME_S = 1e-6
 """The models add up steps in different orders; rounding stays far below."""
 Process = Generator[Any, Any, None]
@@ -206,25 +212,59 @@ def cpu_s(work: Callable[[], object], runs: int) -> float:
     return min(times)
 
 
-def main() -> int:
-    """Print the times and the ratios; exit status 1 when the simulator is not fast enough."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--scale", type=float, default=1.0, help="share of the scenario's requests")
-    scale = parser.parse_args().scale
+@dataclass(frozen=True)
+class Result:
+    """CPU seconds of the same requests, three ways; and how many requests of the small case came out the same."""
+
+    same: int
+    count: int
+    engine_s: float
+    event_s: float
+    step_s: float
+
+
+def measure(scale: float) -> Result | None:
+    """Compare the models and time them on a share of the default scenario's requests; None without SimPy."""
     try:
         simpy = importlib.import_module("simpy")
     except ImportError:
-        print("SimPy is not installed: pip install -c constraints.txt -e '.[bench]' (`make bench` does)")
-        return 0
-    print(f"the same times for each of {check_same(simpy)} requests on 2 replicas, three ways")
+        return None
     scenario = load_scenario("default")
     every = scenario.requests()
     count = math.ceil(scale * len(every))
     requests = Requests(every.arrival_s[:count], every.prompt_tokens[:count], every.output_tokens[:count])
-    engine_s = cpu_s(lambda: run(scenario, f"static:{REPLICAS}", requests), 5)
-    event_s = cpu_s(lambda: simpy_times(simpy, EventReplica, scenario, requests, REPLICAS), 2)
-    step_s = cpu_s(lambda: simpy_times(simpy, StepReplica, scenario, requests, REPLICAS), 2)
-    print(f"{count:,} requests, {REPLICAS} replicas: {engine_s:.3f} s of CPU")
+    return Result(
+        check_same(simpy),
+        count,
+        cpu_s(lambda: run(scenario, f"static:{REPLICAS}", requests), 5),
+        cpu_s(lambda: simpy_times(simpy, EventReplica, scenario, requests, REPLICAS), 2),
+        cpu_s(lambda: simpy_times(simpy, StepReplica, scenario, requests, REPLICAS), 2),
+    )
+
+
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """A row for each SimPy model."""
+    found = measure(0.1 if size is Size.TINY else 1.0)
+    if found is None:
+        return [Row("CPU of the same requests in SimPy", note=MISSING)]
+    what = f"CPU of {found.count:,} requests on {REPLICAS} replicas"
+    return [
+        Row(what, "s", found.engine_s, "SimPy, every step", found.step_s, ratio_at_least=LIMIT),
+        Row(what, "s", found.engine_s, "SimPy, event by event", found.event_s),
+    ]
+
+
+def main() -> int:
+    """Print the times and the ratios; exit status 1 when the simulator is not fast enough."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the scenario's requests")
+    found = measure(parser.parse_args().scale)
+    if found is None:
+        print(MISSING)
+        return 0
+    engine_s, event_s, step_s = found.engine_s, found.event_s, found.step_s
+    print(f"the same times for each of {found.same} requests on 2 replicas, three ways")
+    print(f"{found.count:,} requests, {REPLICAS} replicas: {engine_s:.3f} s of CPU")
     print(f"SimPy, event by event: {event_s:.2f} s, {event_s / engine_s:.1f} times as long")
     print(f"SimPy, every decode step: {step_s:.2f} s, {step_s / engine_s:.1f} times as long (at least {LIMIT})")
     return 1 if step_s < LIMIT * engine_s else 0

@@ -16,6 +16,7 @@ import click
 
 from infscale.cli.fleet_options import cluster_of
 from infscale.cli.options import option
+from infscale.cli.retire_options import ROTATION_HELP, TOKEN_FILE_HELP
 from infscale.cli.table import printable
 from infscale.errors import UsageError
 
@@ -40,8 +41,8 @@ Examples:
 @option("--deployment", metavar="NAME", help="The workload: a Deployment;")
 @option("--statefulset", metavar="NAME", help="or a StatefulSet: its highest ordinal leaves;")
 @option("--leaderworkerset", metavar="NAME", help="or a LeaderWorkerSet: its highest group leaves.")
-@option("--withdraw.token-file", metavar="FILE", help="The token that the sidecars ask for, to leave rotation.")
-@option("--rotation", metavar="llm-d:URL", help="Ask a router that ignores readiness for its endpoints, too.")
+@option("--withdraw.token-file", metavar="FILE", help=TOKEN_FILE_HELP)
+@option("--rotation", metavar="llm-d:URL", help=ROTATION_HELP)
 @option("--state", metavar="FILE", help="Keep the progress here, instead of in an annotation of the workload.")
 @option("--retry", is_flag=True, help="Begin anew where the last retirement was aborted.")
 @option("--dry-run", is_flag=True, help="Say which replica would leave; change nothing.")
