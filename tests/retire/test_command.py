@@ -53,7 +53,7 @@ def test_claims(command, name, port):
     [
         ("vllm/vllm-openai:v0.11.0", ("--model", "m"), "vllm"),
         ("registry:5000/vllm-openai@sha256:abc", (), "vllm"),
-        ("ghcr.io/ggml-org/llama.cpp:server-cuda", ("-m", "x.gguf"), "llama.cpp"),
+        ("registry.example/ggml-org/llama.cpp:server-cuda", ("-m", "x.gguf"), "llama.cpp"),
         ("nvidia/base:1", ("python3", "-m", "sglang.launch_server"), "sglang"),
     ],
 )
