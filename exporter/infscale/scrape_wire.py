@@ -260,6 +260,7 @@ class _Lookup:
         self._key = (host, port)
 
     def run(self) -> None:
+        """Ask for the addresses; a thread of its own, since nothing bounds it."""
         host, port = self._key
         try:
             # As bytes, since text would import the idna codec.

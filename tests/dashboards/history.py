@@ -8,7 +8,6 @@ order of dependence, and its answer is given back by remote write before the nex
 from __future__ import annotations
 
 import contextlib
-import re
 import shutil
 import socket
 import struct
@@ -31,10 +30,6 @@ LONG_S = 60.0
 
 _LOOKBACK = "14s"
 """A history that was loaded has no marks where a series ends. So a sample counts until the next is due, 15 s later."""
-
-_COUNT_VALUES = re.compile(r"count_values by \([^)]*\)")
-"""Of a query over time, Prometheus 2.42 loses labels of this after its first step: it sorts the list in place. Where
-the list names all labels there are, `without ()` says the same."""
 
 _CONFIG = "storage:\n  tsdb:\n    out_of_order_time_window: 1d\n"
 
@@ -151,7 +146,7 @@ class History:
 
     def record(self, rule: Rule) -> Answer:
         """Ask for a recording rule over the whole time, and keep its answer under its name."""
-        answer = self.over_time(_COUNT_VALUES.sub("count_values without ()", rule.expr))
+        answer = self.over_time(rule.expr)
         self.write(
             ({**one["metric"], **dict(rule.labels), "__name__": rule.record}, one["values"]) for one in answer.series
         )

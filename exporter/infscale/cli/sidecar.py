@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from infscale.evaluator import Evaluator
     from infscale.fleet.engines import EngineSettings as PageSettings
     from infscale.fleet.source import Source
-    from infscale.sidecar import Sidecar
+    from infscale.sidecar import EngineSettings, Sidecar
 
 _EXAMPLES = """\b
 Examples:
@@ -58,17 +58,10 @@ def command(ctx: click.Context, /, config_file: Config, config_check: bool, **fl
     from infscale.drain.mark import TerminationMark, open_socket
     from infscale.metrics.collectors import Settings
     from infscale.metrics.drains import DrainCounters
-    from infscale.sidecar import Engine, EngineSettings, Sidecar
+    from infscale.sidecar import Engine, Sidecar
 
     engines = chosen(config_file, flags["engine"], flags["engine_select"])
-    settings = EngineSettings(
-        profile=engines.told,
-        profiles=engines.profiles,
-        min_interval_s=flags["engine_min_interval"],
-        stale_after_s=flags["stale_after"],
-        cpu_request=flags["cpu_request"],
-        histograms=flags["collector_histograms"],
-    )
+    settings = _engine_settings(flags, engines)
     targets = [target(url, **flags) for url in flags["engine_url"]]
     page = Settings(flags["model_name"], flags["capacity"], flags["collector_histograms"])
     check_web_config(flags["web_config_file"])
@@ -114,6 +107,20 @@ def command(ctx: click.Context, /, config_file: Config, config_check: bool, **fl
         add_kubelet_routes=drain.add_routes,
         once_listening=start,
         why_not_ready=pod.withdrawal.why_not_ready,
+    )
+
+
+def _engine_settings(flags: dict[str, Any], engines: Chosen) -> EngineSettings:
+    """How the engines beside it are read; a reload changes the profiles."""
+    from infscale.sidecar import EngineSettings
+
+    return EngineSettings(
+        profile=engines.told,
+        profiles=engines.profiles,
+        min_interval_s=flags["engine_min_interval"],
+        stale_after_s=flags["stale_after"],
+        cpu_request=flags["cpu_request"],
+        histograms=flags["collector_histograms"],
     )
 
 

@@ -190,6 +190,7 @@ class _Adapter(HTTPAdapter):
         self._handles: list[socket.socket] = []
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+        """See `HTTPAdapter`; each connection of the pool leaves a handle."""
         pool = super().get_connection_with_tls_context(*args, **kwargs)
         handles = self._handles
 

@@ -144,6 +144,7 @@ class _SocketWire(Wire):
     """A wire over a Unix socket."""
 
     def connect_to(self, path: str) -> None:
+        """Connect to the socket at a path, within the wire's deadline."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(self._left_s())
         try:

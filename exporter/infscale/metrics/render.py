@@ -129,4 +129,5 @@ class _Written:
         self._families = families
 
     def collect(self) -> list[Family]:
+        """The families as they were given."""
         return self._families

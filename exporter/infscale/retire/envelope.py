@@ -126,34 +126,40 @@ class _Said:
         self._json = json
 
     def flag(self, key: str) -> bool:
+        """True or false."""
         value = self._json.get(key)
         if not isinstance(value, bool):
             raise _WrongError(f"{key}: expected true or false")
         return value
 
     def number(self, key: str) -> float | None:
+        """A number; None where it is null or absent."""
         value = self._json.get(key)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
             raise _WrongError(f"{key}: expected a number or null")
         return value
 
     def count(self, key: str) -> float:
+        """A number, 0 or more."""
         value = self.number(key)
         if value is None or not value >= 0:
             raise _WrongError(f"{key}: expected a number, 0 or more")
         return value
 
     def text(self, key: str) -> str | None:
+        """Text; None where it is null or absent."""
         value = self._json.get(key)
         if value is not None and not isinstance(value, str):
             raise _WrongError(f"{key}: expected text or null")
         return value
 
     def at(self, key: str) -> _Said | None:
+        """The object within; None where it is null or absent."""
         value = self._json.get(key)
         return None if value is None else _Said(value)
 
     def items(self, key: str) -> list[_Said]:
+        """The objects of a list that is not empty."""
         value = self._json.get(key)
         if not isinstance(value, list) or not value:
             raise _WrongError(f"{key}: expected a list with something in it")
