@@ -1,19 +1,17 @@
 """What the activator adds to a stream, and how many streams one core passes; beside a direct connection, in one run.
 
-    python bench/activator.py [--engine stand-in|sim-engine] [--streams 2000] [--check]
+    python bench/activator.py [--engine stand-in|sim-engine] [--streams 2000]
 
 The engine is a minimal asyncio server in a process of its own (`stand-in`: 16 events 2 ms apart), or the package's
 stand-in engine (`sim-engine`: the same length, at fixed latencies). Latency: one stream at a time, directly and through
 the activator in turn, medians of the first byte and of the way of each event, whose text tells when it was sent (only
 the stand-in's does). Throughput: 200 clients at once; what one core passes is counted by the CPU time of the process of
 the activator, the median of five runs, since other load on the machine changes it less than the streams a second. The
-same is done with a bare relay of bytes on asyncio, which says how much of that is the price of sockets here. With
-`--check` the exit code is 1 when a target is missed.
+same is done with a bare relay of bytes on asyncio, which says how much of that is the price of sockets here.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import math
@@ -29,7 +27,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
 
-from bench.table import Row, Size
+from bench.measure import process_cpu_s
+from bench.table import Row, Size, alone, show
 
 ROOT = Path(__file__).parents[1]
 ADDED_MS, STREAMS_PER_S = 2.0, 1000
@@ -190,12 +189,6 @@ async def at_once(port: int, streams: int) -> float:
     return streams / (time.perf_counter() - began)
 
 
-def cpu_s(pid: int) -> float:
-    """CPU seconds of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def engine_command(engine: str) -> tuple[list[str], str]:
     """How to start the engine, and how it says its port."""
     if engine == "stand-in":
@@ -209,9 +202,9 @@ def each_us(process: subprocess.Popen[str], port: int, streams: int, runs: int) 
     asyncio.run(at_once(port, 2 * CLIENTS))  # connections of its own are there then, and code is warm
     costs, rates = [], []
     for _ in range(runs):
-        before_s = cpu_s(process.pid)
+        before_s = process_cpu_s(process.pid)
         rates.append(asyncio.run(at_once(port, streams)))
-        costs.append((cpu_s(process.pid) - before_s) / streams * 1e6)
+        costs.append((process_cpu_s(process.pid) - before_s) / streams * 1e6)
     return statistics.median(costs), statistics.median(rates)
 
 
@@ -256,9 +249,8 @@ def measure(engine_name: str, streams: int, runs: int = RUNS) -> Result:
     return Result(straight, through, direct_per_s, per_s, relay_per_s, cost_us, relay_us)
 
 
-def rows(size: Size = Size.FULL) -> list[Row]:
+def beside(found: Result) -> list[Row]:
     """What is added to a stream, and what one core passes."""
-    found = measure("stand-in", size.pick(200, 600), size.pick(1, 3))
     waits = [
         row
         for what, without_s, via_s in found.added()
@@ -273,35 +265,22 @@ def rows(size: Size = Size.FULL) -> list[Row]:
         *waits,
         Row("streams one core passes", "/s", core, peer, relay, more_is_better=True, at_least=STREAMS_PER_S),
         Row(f"{many}, through the activator", "/s", found.per_s, "directly", found.direct_per_s, more_is_better=True),
+        Row(f"{many}, through the activator", "/s", found.per_s, peer, found.relay_per_s, more_is_better=True),
     ]
 
 
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """What is added to a stream, and what one core passes."""
+    return beside(measure("stand-in", size.pick(200, 600), size.pick(1, 3)))
+
+
 def main() -> int:
-    """Measure, print, and with --check judge."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    """Run alone."""
+    parser = alone(__doc__)
     parser.add_argument("--engine", choices=["stand-in", "sim-engine"], default="stand-in")
     parser.add_argument("--streams", type=int, default=1000, help="of each throughput run (default 1000)")
-    parser.add_argument("--check", action="store_true", help="exit 1 when a target is missed")
     options = parser.parse_args()
-    found = measure(options.engine, options.streams)
-    print(f"engine: {options.engine}, {EVENTS} events {GAP_S * 1e3:g} ms apart")
-    for what, without_s, via_s in found.added():
-        print(
-            f"{what}, median: {without_s * 1e3:.2f} ms directly, {via_s * 1e3:.2f} ms through the activator:"
-            f" {(via_s - without_s) * 1e3:.2f} ms more (target {ADDED_MS:g} ms), {via_s / without_s:.1f} times"
-        )
-    cost_us, relay_us = found.cost_us, found.relay_us
-    print(
-        f"{CLIENTS} clients at once: {found.direct_per_s:.0f} streams/s directly,"
-        f" {found.per_s:.0f} through the activator (ratio {found.per_s / found.direct_per_s:.2f}),"
-        f" {found.relay_per_s:.0f} through a bare relay"
-    )
-    print(
-        f"CPU for a stream: {cost_us:.0f} us, so {1e6 / cost_us:.0f} streams/s on one core (target {STREAMS_PER_S});"
-        f" a bare relay {relay_us:.0f} us: {cost_us / relay_us:.1f} times"
-    )
-    most_ms = max((via_s - without_s) * 1e3 for _, without_s, via_s in found.added())
-    return int(options.check and (most_ms > ADDED_MS or 1e6 / cost_us < STREAMS_PER_S))
+    return show(beside(measure(options.engine, options.streams)), check=options.check)
 
 
 if __name__ == "__main__":

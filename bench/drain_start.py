@@ -3,13 +3,14 @@
     python bench/drain_start.py [--check] [PYTHON ...]
 
 A bare interpreter (`-I -S -B`) imports the drain from sources that nobody compiled, as from a read-only volume, and
-reads an idle vLLM page of 96 kB twice, over http and over https. Limits: 150 ms of CPU to the first line of work, 20 MB
-resident, 25 MB with TLS. With `--check` the exit status is 1 when one is missed.
+reads an idle vLLM page of 97 kB twice, over http and over https. Limits: 150 ms of CPU to the first line of work,
+20 MiB resident, 25 MiB with TLS. The drain reads /proc/net/tcp: a Pod has some dozens of sockets there, a machine that
+was just benchmarked has thousands that wait for their end, which take 0.4 MiB a thousand. The row says so.
 """
 
 from __future__ import annotations
 
-import argparse
+import contextlib
 import json
 import shutil
 import ssl
@@ -25,12 +26,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
 
-from bench.table import Row, Size
+from bench.table import Row, Size, alone, show
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "tests" / "data" / "pages" / "vllm-0.33.0-dp2.prom").read_bytes()
 CPU_MS, PLAIN_MB, TLS_MB = 150.0, 20.0, 25.0
 RUNS = 5
+MANY_SOCKETS = 500
 SOURCE = """
 import json, sys, time
 
@@ -53,8 +55,8 @@ class Clock:
 
 clock, first = Clock(), used()
 report = drain(DrainOptions(sys.argv[2]), clock=clock, sleep=clock.sleep)
-print(json.dumps({"first_ms": first[0], "all_ms": used()[0], "mb": used()[1],
-    "bare_ms": bare[0], "bare_mb": bare[1], "outcome": report.outcome}))
+print(json.dumps({"first_ms": first[0], "mb": used()[1], "bare_ms": bare[0], "bare_mb": bare[1],
+    "outcome": report.outcome}))
 """
 
 
@@ -104,15 +106,9 @@ class Cost:
     python: str
     bare_ms: float
     first_ms: float
-    all_ms: float
     bare_mb: float
     mb: float
     limit_mb: float
-
-    @property
-    def missed(self) -> bool:
-        """Whether it is over a limit."""
-        return self.first_ms > CPU_MS or self.mb > self.limit_mb
 
 
 def measured(scheme: str, python: str, sources: Path, url: str) -> Cost:
@@ -123,7 +119,7 @@ def measured(scheme: str, python: str, sources: Path, url: str) -> Cost:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         runs.append(json.loads(done.stdout))
         assert runs[-1]["outcome"] == "idle", runs[-1]
-    least = {name: min(run[name] for run in runs) for name in ("bare_ms", "first_ms", "all_ms")}
+    least = {name: min(run[name] for run in runs) for name in ("bare_ms", "first_ms")}
     most = {name: max(run[name] for run in runs) for name in ("bare_mb", "mb")}
     return Cost(scheme, python, **least, **most, limit_mb=TLS_MB if scheme == "https" else PLAIN_MB)
 
@@ -145,31 +141,39 @@ def costs(pythons: Sequence[str]) -> Iterator[Cost]:
             server.server_close()
 
 
-def rows(size: Size = Size.FULL) -> list[Row]:
-    """CPU and memory over each scheme; few runs in any size."""
-    peer, found = "the interpreter alone", []
-    for cost in costs([sys.executable]):
-        over = f"of the drain helper over {cost.scheme}"
+def many_sockets() -> str:
+    """How many sockets there are, where they are so many that they count."""
+    with contextlib.suppress(OSError):
+        count = len(Path("/proc/net/tcp").read_text().splitlines()) - 1
+        return f"{count:,} sockets here" if count > MANY_SOCKETS else ""
+    return ""
+
+
+def beside(pythons: Sequence[str]) -> list[Row]:
+    """CPU and memory of each interpreter over each scheme."""
+    found = []
+    for cost in costs(pythons):
+        by = "" if len(pythons) == 1 else f" by {cost.python}"
+        over, peer = f"of the drain helper over {cost.scheme}{by}", "the interpreter alone"
         found.append(Row(f"CPU {over} to its first line", "ms", cost.first_ms, peer, cost.bare_ms, at_most=CPU_MS))
-        found.append(Row(f"memory {over}", "MiB", cost.mb, peer, cost.bare_mb, at_most=cost.limit_mb))
+        bare, note = (peer, cost.bare_mb), many_sockets()
+        found.append(Row(f"memory {over}", "MiB", cost.mb, *bare, at_most=cost.limit_mb, note=note))
+    if shutil.which("openssl") is None:
+        found.append(Row("CPU of the drain helper over https", "ms", note="openssl is absent: apt-get install it"))
     return found
 
 
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """CPU and memory over each scheme; few runs in any size."""
+    return beside([sys.executable])
+
+
 def main() -> int:
-    """Print a line per interpreter and scheme."""
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    arguments.add_argument("pythons", nargs="*", default=[sys.executable])
-    arguments.add_argument("--check", action="store_true")
-    asked = arguments.parse_args()
-    missed = False
-    for cost in costs(asked.pythons):
-        print(
-            f"{cost.scheme:5}  first line of work {cost.first_ms:4.0f} ms CPU (limit {CPU_MS:.0f})"
-            f"  two reads {cost.all_ms - cost.first_ms:4.0f} ms"
-            f"  {cost.mb:5.1f} MB (limit {cost.limit_mb:.0f})  {cost.python}"
-        )
-        missed = missed or cost.missed
-    return int(asked.check and missed)
+    """Run alone."""
+    parser = alone(__doc__)
+    parser.add_argument("pythons", nargs="*", metavar="PYTHON", default=[sys.executable], help="interpreters")
+    options = parser.parse_args()
+    return show(beside(options.pythons), check=options.check)
 
 
 if __name__ == "__main__":

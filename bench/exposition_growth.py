@@ -3,17 +3,15 @@
     python bench/exposition_growth.py [--check]
 
 Each pattern is a line (or lines) of 500 kB and of 1 MB that a slip in the reader would make slow: quotes, backslashes,
-braces, names in names. Reported is the CPU time of the larger over the smaller. With `--check` the exit code is 1 when
-a ratio is above 3.
+braces, names in names. Reported is the CPU time of the larger over the smaller, of each pattern when run alone.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import sys
-import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from infscale.errors import ExpositionError
@@ -21,7 +19,8 @@ from infscale.exposition import Selector, mentions, parse
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
 
-from bench.table import Row, Size
+from bench.measure import least_cpu_s
+from bench.table import Row, Size, alone, show
 
 LIMIT = 3.0
 LENGTH = 500_000
@@ -52,46 +51,38 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 }
 
 
+def read(text: str) -> None:
+    """Read a text in every way."""
+    with contextlib.suppress(ExpositionError):
+        parse(text)
+    Selector(["running"], prefix="vllm").select(text)
+    mentions(text, "vllm")
+
+
 def cost_s(text: str) -> float:
-    """CPU seconds to read a text in every way, the least of three."""
-    best = float("inf")
-    for _ in range(3):
-        start = time.process_time()
-        with contextlib.suppress(ExpositionError):
-            parse(text)
-        Selector(["running"], prefix="vllm").select(text)
-        mentions(text, "vllm")
-        best = min(best, time.process_time() - start)
-    return best
+    """CPU seconds of that, the least of three."""
+    return least_cpu_s(lambda: read(text), 3)
 
 
-def growths(length: int) -> Iterator[tuple[str, float, float, float]]:
-    """For each pattern its name, the CPU seconds of a text of this length and of twice that, and their ratio."""
+def growths(length: int) -> Iterator[Row]:
+    """For each pattern the CPU seconds of a text of twice this length over those of one of this length."""
     for name, make in HOSTILE.items():
         small_s, large_s = cost_s(make(length)), cost_s(make(2 * length))
         # Below 5 ms the clock's grain is what would be measured.
-        yield name, small_s, large_s, large_s / small_s if large_s > 0.005 else 0.0
+        ratio = large_s / small_s if large_s > 0.005 else 0.0
+        yield Row("CPU for a hostile page twice as long", "times", ratio, at_most=LIMIT, note=name)
 
 
 def rows(size: Size = Size.FULL) -> list[Row]:
     """The worst pattern."""
-    length = size.pick(20_000, LENGTH)
-    name, _, _, ratio = max(growths(length), key=lambda growth: growth[3])
-    what = f"CPU for a hostile page twice as long, the worst of {len(HOSTILE)}"
-    return [Row(what, "times", ratio, at_most=LIMIT, note=name)]
+    worst = max(growths(size.pick(20_000, LENGTH)), key=lambda row: row.ours or 0.0)
+    return [replace(worst, what=f"{worst.what}, the worst of {len(HOSTILE)}")]
 
 
 def main() -> int:
-    """Measure, print, and with --check judge."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help=f"exit 1 when a ratio is above {LIMIT:g}")
-    check = parser.parse_args().check
-    worst = 0.0
-    for name, small_s, large_s, ratio in growths(LENGTH):
-        worst = max(worst, ratio)
-        print(f"{name:28} {small_s * 1e3:7.1f} ms  {large_s * 1e3:7.1f} ms  {f'{ratio:.1f} times' if ratio else ''}")
-    print(f"the worst: {worst:.1f} times for twice the text (limit {LIMIT:g})")
-    return int(check and worst > LIMIT)
+    """Run alone."""
+    options = alone(__doc__).parse_args()
+    return show(list(growths(LENGTH)), check=options.check)
 
 
 if __name__ == "__main__":

@@ -5,12 +5,12 @@
 Each server runs in a process of its own and serves a page that is rendered already, so that the servers are compared
 and not the rendering. infscale's compresses such a page once, prometheus_client's for each request. The client keeps
 its connection where the server allows that; prometheus_client's speaks HTTP/1.0 and ends it after each answer.
-Reported: requests a second, the server's CPU for each, its resident memory at the end.
+Reported: requests a second, and the server's CPU for each. prometheus_client's knows no passwords: infscale's with one
+is beside infscale's without.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import signal
@@ -27,7 +27,8 @@ import bcrypt
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
 
-from bench.table import Row, Size
+from bench.measure import process_cpu_s
+from bench.table import Row, Size, alone, show
 
 SOURCES = Path(__file__).parents[1] / "exporter"
 REQUEST = (
@@ -73,12 +74,10 @@ class Result:
     Attributes:
         per_s: requests a second.
         cpu_us: CPU of the server for each request, microseconds.
-        resident_mb: its resident memory at the end; None without /proc.
     """
 
     per_s: float
     cpu_us: float
-    resident_mb: float | None
 
 
 @contextlib.contextmanager
@@ -135,29 +134,14 @@ def measure(code: str, seconds: float, page_bytes: int, lines: str = "", config:
         scraper = Scraper(port, lines)
         for _ in range(50):
             scraper.scrape()
-        cpu_s, count, began = cpu_of(process.pid), 0, time.perf_counter()
+        cpu_s, count, began = process_cpu_s(process.pid), 0, time.perf_counter()
         while time.perf_counter() - began < seconds:
             scraper.scrape()
             count += 1
         took = time.perf_counter() - began
-        result = Result(count / took, (cpu_of(process.pid) - cpu_s) / count * 1e6, resident_mb(process.pid))
+        result = Result(count / took, (process_cpu_s(process.pid) - cpu_s) / count * 1e6)
         scraper.close()
         return result
-
-
-def cpu_of(pid: int) -> float:
-    """CPU seconds of a process so far; nan without /proc."""
-    with contextlib.suppress(OSError):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return float("nan")
-
-
-def resident_mb(pid: int) -> float | None:
-    """Resident memory of a process, MB."""
-    with contextlib.suppress(OSError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-    return None
 
 
 SECONDS, PAGE_BYTES = 2.0, 20_000
@@ -179,34 +163,33 @@ def measure_all(seconds: float, page_bytes: int) -> Iterator[tuple[str, Result]]
             yield name, measure(code, seconds, page_bytes, lines, web_config)
 
 
-def rows(size: Size = Size.FULL) -> list[Row]:
+def beside(seconds: float, page_bytes: int) -> list[Row]:
     """Requests a second and CPU of each, plain, compressed and with a password."""
-    results = dict(measure_all(size.pick(1, 10) / 10 * SECONDS, PAGE_BYTES))
+    results = dict(measure_all(seconds, page_bytes))
     found = []
     for kind in ("", ", gzip", ", basic auth"):
-        ours, theirs = results[f"infscale, keep-alive{kind}"], results.get(f"prometheus_client{kind}")
-        what, name = f"a page that is rendered{kind}", "prometheus_client" if theirs else ""
-        per_s, cpu_us = (theirs.per_s, theirs.cpu_us) if theirs else (None, None)
-        found.append(Row(f"requests of {what}", "/s", ours.per_s, name, per_s, more_is_better=True))
-        found.append(Row(f"CPU of {what}", "µs", ours.cpu_us, name, cpu_us))
+        what, ours = f"a page that is rendered{kind}", results[f"infscale, keep-alive{kind}"]
+        name, theirs = "prometheus_client", results.get(f"prometheus_client{kind}")
+        if theirs is None:  # it knows no passwords
+            name, theirs = "infscale without a password", results["infscale, keep-alive"]
+        found.append(Row(f"requests of {what}", "/s", ours.per_s, name, theirs.per_s, more_is_better=True))
+        found.append(Row(f"CPU of {what}", "µs", ours.cpu_us, name, theirs.cpu_us))
     return found
 
 
-def main() -> None:
-    """Measure both and print a line for each."""
-    parser = argparse.ArgumentParser(description="infscale's HTTP server against prometheus_client's")
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """Requests a second and CPU of each, plain, compressed and with a password."""
+    return beside(size.pick(1, 10) / 10 * SECONDS, PAGE_BYTES)
+
+
+def main() -> int:
+    """Run alone."""
+    parser = alone(__doc__)
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for each measurement (default 2)")
     parser.add_argument("--page-bytes", type=int, default=PAGE_BYTES, help="size of the page (default 20000)")
     options = parser.parse_args()
-    results = {}
-    for name, result in measure_all(options.seconds, options.page_bytes):
-        results[name] = result
-        memory = "" if result.resident_mb is None else f"{result.resident_mb:6.1f} MB"
-        print(f"{name:34}{result.per_s:8.0f} requests/s {result.cpu_us:7.0f} µs CPU each {memory}")
-    for kind in ("", ", gzip"):
-        ours, theirs = results[f"infscale, keep-alive{kind}"], results[f"prometheus_client{kind}"]
-        print(f"ratio{kind}: {ours.per_s / theirs.per_s:.1f} times the requests/s")
+    return show(beside(options.seconds, options.page_bytes), check=options.check)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -3,15 +3,12 @@
     python bench/page_to_reading.py [--check]
 
 The page is a real vLLM's with two engines. Both are measured in this run, in turns, on CPU time; the figures are of
-the round with the median ratio. With `--check` the exit code is 1 when a ratio is below its target.
+the round with the median ratio.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -20,18 +17,11 @@ from infscale.normalise import read_page
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
 
-from bench.table import Row, Size
+from bench.measure import cpu_s
+from bench.table import Row, Size, alone, show
 
 PAGE = Path(__file__).parent.parent / "tests" / "data" / "pages" / "vllm-0.33.0-dp2.prom"
 TARGETS = (("what a decision or a drain needs", False, 60), ("with the histograms", True, 25))
-
-
-def cpu_s(run: Callable[[], object], repeats: int) -> float:
-    """CPU seconds of one run, over `repeats` runs."""
-    start = time.process_time()
-    for _ in range(repeats):
-        run()
-    return (time.process_time() - start) / repeats
 
 
 def measure(text: str, *, histograms: bool, rounds: int = 15) -> tuple[float, float]:
@@ -58,21 +48,9 @@ def rows(size: Size = Size.FULL) -> list[Row]:
 
 
 def main() -> int:
-    """Measure, print, and with --check judge."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="exit 1 when a ratio is below its target")
-    check = parser.parse_args().check
-    text = PAGE.read_text()
-    print(f"{PAGE.name}: {len(text) / 1000:.0f} kB, {text.count(chr(10))} lines")
-    missed = False
-    for title, histograms, target in TARGETS:
-        own_s, client_s = measure(text, histograms=histograms)
-        missed = missed or client_s / own_s < target
-        print(
-            f"{title}: {own_s * 1e6:.0f} us, prometheus_client's parser {client_s * 1e3:.1f} ms: "
-            f"{client_s / own_s:.0f} times less (target {target})"
-        )
-    return int(check and missed)
+    """Run alone."""
+    options = alone(__doc__).parse_args()
+    return show(rows(), check=options.check)
 
 
 if __name__ == "__main__":

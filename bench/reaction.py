@@ -10,7 +10,6 @@ their recommendation until it has changed. A minute and a half.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import json
@@ -27,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table and tests
 
-from bench.table import Row, Size
+from bench.table import Row, Size, alone, show
 from tests.fleet.crew import Engine
 from tests.prometheus_server import Prometheus
 from tests.sidecar_process import Process
@@ -42,6 +41,8 @@ GIVE_UP = 5
 """Intervals; what has not changed by then counts as that long. The longest way takes two, and some reads."""
 
 SIDECAR, PEERS, PROMETHEUS = "sidecar", "recommender by peers", "recommender by Prometheus"
+SCRAPED = "over Prometheus, {:g} s scrape"
+ABSENT = "prometheus is absent: apt-get install it"
 Found = Mapping[str, Sequence[float]]
 """Seconds of each burst, by path."""
 
@@ -178,40 +179,43 @@ def percentiles(times_s: Sequence[float]) -> tuple[float, float]:
     return cuts[49], cuts[98]
 
 
-def rows(size: Size = Size.FULL) -> list[Row]:
-    """The 50th and 99th percentile over each path; over Prometheus in a full run only, as the peer of the others."""
-    with_prometheus = size is Size.FULL and shutil.which("prometheus") is not None
-    interval_s = 0.5 if size is Size.TINY else INTERVAL_S
-    bursts = BURSTS if with_prometheus else 1
-    found = measure(size.pick(2, WORKLOADS), bursts, interval_s, prometheus=with_prometheus)
-    peers = percentiles(found[PROMETHEUS]) if with_prometheus else (None, None)
-    peer = f"over Prometheus, {interval_s:g} s scrape" if with_prometheus else ""
+def beside(found: Found, interval_s: float) -> list[Row]:
+    """The 50th and 99th percentile over each path; the way over Prometheus is the peer of the others."""
+    scraped = found.get(PROMETHEUS)
+    peer, peers = ("", (None, None)) if scraped is None else (SCRAPED.format(interval_s), percentiles(scraped))
     table = []
-    for path in (SIDECAR, PEERS):
-        for name, ours_s, peer_s in zip(("p50", "p99"), percentiles(found[path]), peers, strict=True):
-            what = f"burst to changed recommendation, {path}, {name} of {len(found[path])}"
-            table.append(Row(what, "s", ours_s, peer, peer_s))
-    what = f"burst to changed recommendation, {PROMETHEUS}"
-    if with_prometheus:
-        named = zip(("p50", "p99"), percentiles(found[PROMETHEUS]), strict=True)
-        return [*table, *(Row(f"{what}, {name} of {len(found[PROMETHEUS])}", "s", took_s) for name, took_s in named)]
-    why = "prometheus is absent: apt-get install it" if size is Size.FULL else f"left out by --{size.value}"
-    return [*table, Row(what, "s", note=why)]
+    for path, times_s in found.items():
+        for name, ours_s, peer_s in zip(("p50", "p99"), percentiles(times_s), peers, strict=True):
+            what = f"burst to changed recommendation, {path}, {name} of {len(times_s)}"
+            table.append(Row(what, "s", ours_s, *(("", None) if path == PROMETHEUS else (peer, peer_s))))
+    return table
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line per path."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """The 50th and 99th percentile over each path; over Prometheus in a full run only."""
+    prometheus = size is Size.FULL and shutil.which("prometheus") is not None
+    interval_s = 0.5 if size is Size.TINY else INTERVAL_S
+    found = measure(size.pick(2, WORKLOADS), BURSTS if prometheus else 1, interval_s, prometheus=prometheus)
+    table = beside(found, interval_s)
+    if not prometheus:
+        why = ABSENT if size is Size.FULL else f"left out by --{size.value}"
+        table.append(Row(f"burst to changed recommendation, {PROMETHEUS}", "s", note=why))
+    return table
+
+
+def main() -> int:
+    """Run alone."""
+    parser = alone(__doc__)
     parser.add_argument("--workloads", type=int, default=WORKLOADS, help="side by side")
     parser.add_argument("--bursts", type=int, default=BURSTS, help="at each")
     parser.add_argument("--interval", type=float, default=INTERVAL_S, help="seconds between evaluations, and scrapes")
     parser.add_argument("--no-prometheus", action="store_true")
-    told = parser.parse_args(arguments)
-    found = measure(told.workloads, told.bursts, told.interval, prometheus=not told.no_prometheus)
-    for path, times_s in found.items():
-        p50_s, p99_s = percentiles(times_s)
-        print(f"{path:26} p50 {p50_s:5.1f} s, p99 {p99_s:5.1f} s, of {len(times_s)} bursts")
-    return 0
+    options = parser.parse_args()
+    prometheus = not options.no_prometheus
+    if prometheus and shutil.which("prometheus") is None:
+        parser.error(f"{ABSENT}, or leave it out by --no-prometheus")
+    found = measure(options.workloads, options.bursts, options.interval, prometheus=prometheus)
+    return show(beside(found, options.interval), check=options.check)
 
 
 if __name__ == "__main__":

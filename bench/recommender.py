@@ -9,7 +9,6 @@ another process. The target is under 2 s for 1,000 replicas. The peer, in the sa
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import tempfile
@@ -17,6 +16,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import requests
@@ -30,7 +30,8 @@ from infscale.web.message import Request
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table and tests.fleet
 
-from bench.table import Row, Size
+from bench.measure import resident_mb
+from bench.table import Row, Size, alone, show
 from tests.fleet.peers import address, peers_apart
 
 REPLICAS = (10, 100, 1000)
@@ -66,11 +67,6 @@ def timed(run: Callable[[], object]) -> tuple[float, float]:
     return min(walls), min(cpus)
 
 
-def resident_mb() -> float:
-    """Resident memory of this process."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
 def measure(replicas: int) -> Cost:
     """Cycles of a recommender, and of the peer."""
     with peers_apart() as port, tempfile.TemporaryDirectory() as folder:
@@ -85,7 +81,7 @@ def measure(replicas: int) -> Cost:
             assert routes.dispatch(Request("GET", "/metrics")).status == 200
 
         wall_s, cpu_s = timed(cycle)
-        resident = resident_mb()
+        resident = resident_mb(os.getpid())
         source.close()
         with requests.Session() as session, ThreadPoolExecutor(THREADS) as pool:
             session.trust_env = False
@@ -97,35 +93,38 @@ def measure(replicas: int) -> Cost:
             return Cost(replicas, wall_s, cpu_s, resident, *timed(read))
 
 
-def rows(size: Size = Size.FULL) -> list[Row]:
-    """Time, CPU and memory at each number of replicas, and how the CPU grows with them."""
-    found = [measure(replicas) for replicas in ((5, 10) if size is Size.TINY else REPLICAS)]
+def beside(counts: Sequence[int]) -> list[Row]:
+    """Time and CPU at each number of replicas, how both grow from one to the next, and memory at the last."""
+    found = [measure(replicas) for replicas in counts]
     table = []
     for one in found:
         what = f"of a cycle, {one.replicas:,} replicas"
-        limit_s = LIMIT_S if one is found[-1] else None
+        limit_s = LIMIT_S if one.replicas == REPLICAS[-1] else None
         table.append(Row(f"time {what}", "s", one.wall_s, PEER, one.peer_s, at_most=limit_s))
         table.append(Row(f"CPU {what}", "s", one.cpu_s, PEER, one.peer_cpu_s))
-    most, before = found[-1], found[-2]
-    grown = f"CPU of a cycle, {most.replicas:,} replicas to {before.replicas:,}"
-    table.append(Row(grown, "times", most.cpu_s / before.cpu_s))
-    table.append(Row(f"resident memory, {most.replicas:,} replicas", "MB", most.resident_mb))
-    return table
+    for few, many in pairwise(found):
+        what = f"of a cycle, {many.replicas:,} replicas to {few.replicas:,}"
+        table.append(Row(f"time {what}", "times", many.wall_s / few.wall_s, PEER, many.peer_s / few.peer_s))
+        table.append(Row(f"CPU {what}", "times", many.cpu_s / few.cpu_s, PEER, many.peer_cpu_s / few.peer_cpu_s))
+    return [*table, Row(f"resident memory, {found[-1].replicas:,} replicas", "MB", found[-1].resident_mb)]
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print a line per number of replicas; exit status 1 when 1,000 are over the limit."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--replicas", default=",".join(map(str, REPLICAS)))
-    over = False
-    for replicas in map(int, parser.parse_args(arguments).replicas.split(",")):
-        one = measure(replicas)
-        over = over or (replicas <= REPLICAS[-1] and one.wall_s > LIMIT_S)
-        print(
-            f"{replicas:5} replicas  {one.wall_s:7.3f} s, {one.cpu_s:7.3f} s CPU, {one.resident_mb:5.1f} MB"
-            f"  {PEER} {one.peer_s:7.3f} s, {one.peer_cpu_s:7.3f} s CPU"
-        )
-    return int(over)
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """Time, CPU and memory at each number of replicas, and how they grow."""
+    return beside((5, 10) if size is Size.TINY else REPLICAS)
+
+
+def counts(text: str) -> list[int]:
+    """Numbers of replicas, apart by commas."""
+    return [int(part) for part in text.split(",")]
+
+
+def main() -> int:
+    """Run alone."""
+    parser = alone(__doc__)
+    parser.add_argument("--replicas", type=counts, default=REPLICAS, help="apart by commas (default 10,100,1000)")
+    options = parser.parse_args()
+    return show(beside(options.replicas), check=options.check)
 
 
 if __name__ == "__main__":

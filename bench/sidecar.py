@@ -5,12 +5,11 @@
 One keep-alive client asks as Prometheus does, with a fresh read shared by its scrapes. The peer, in the same run, is
 prometheus_client's own server with the same families. Another sidecar, which reads the engine anew at each scrape, is
 beside Debian's prometheus-blackbox-exporter, which probes the same page at each scrape and only says how that went;
-where it is missing, and root asks, it is installed. With `--check` the exit code is 1 when a target is missed.
+where it is missing, and root asks, it is installed.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import http.client
 import os
@@ -29,7 +28,8 @@ from urllib.parse import quote
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
 
-from bench.table import Row, Size
+from bench.measure import process_cpu_s, resident_mb
+from bench.table import Row, Size, alone, show
 
 ROOT = Path(__file__).parents[1]
 PAGE_PATH = ROOT / "tests" / "data" / "pages" / "vllm-0.33.0-dp2.prom"
@@ -87,27 +87,17 @@ class Measured:
         assert self.port, f"{command[0]} ended before it listened"
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
 
-    def cpu_s(self) -> float:
-        """CPU seconds used so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def resident_mb(self) -> float:
-        """Resident memory now, in MB (10^6 bytes)."""
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-
     def scrape(self, times: int) -> Cost:
         """Scrape so many times with one keep-alive client."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         headers = {"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "gzip"}
-        before, start = self.cpu_s(), time.monotonic()
+        before, start = process_cpu_s(self.process.pid), time.monotonic()
         for _ in range(times):
             connection.request("GET", self._path, headers=headers)
             connection.getresponse().read()
-        elapsed = time.monotonic() - start
+        elapsed, cpu_s = time.monotonic() - start, process_cpu_s(self.process.pid) - before
         connection.close()
-        return Cost(times / elapsed, (self.cpu_s() - before) / times * 1e6, self.resident_mb())
+        return Cost(times / elapsed, cpu_s / times * 1e6, resident_mb(self.process.pid))
 
 
 @dataclass(frozen=True)
@@ -195,7 +185,7 @@ def measure(scrapes: int) -> Result:
         with running(sidecar(url)) as own:
             shared = own.scrape(scrapes)
             own.scrape(scrapes)
-            growth_mb = own.resident_mb() - shared.resident_mb
+            growth_mb = resident_mb(own.process.pid) - shared.resident_mb
         with running(Measured([sys.executable, "-c", PEER, str(PAGE_PATH)])) as peer:
             client = peer.scrape(few)
         with running(sidecar(url, "--engine.min-interval=0.001")) as own:
@@ -203,10 +193,8 @@ def measure(scrapes: int) -> Result:
         return Result(shared, client, growth_mb, anew, blackbox_cost(url, few))
 
 
-def rows(size: Size = Size.FULL) -> list[Row]:
+def beside(found: Result, scrapes: int) -> list[Row]:
     """Scrapes a second, CPU and memory beside both peers."""
-    scrapes = size.pick(500, SCRAPES)
-    found = measure(scrapes)
     ours, client, name = found.shared, found.client, "prometheus_client's start_http_server"
     return [
         Row("scrapes, read shared", "/s", ours.per_s, name, client.per_s, more_is_better=True, at_least=SCRAPES_PER_S),
@@ -231,28 +219,18 @@ def blackbox_rows(ours: Cost, theirs: Cost | None) -> list[Row]:
     ]
 
 
+def rows(size: Size = Size.FULL) -> list[Row]:
+    """Scrapes a second, CPU and memory beside both peers."""
+    scrapes = size.pick(500, SCRAPES)
+    return beside(measure(scrapes), scrapes)
+
+
 def main() -> int:
-    """Measure, print, and with --check judge."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scrapes", type=int, default=SCRAPES, help="scrapes before memory is looked at")
-    parser.add_argument("--check", action="store_true", help="exit 1 when a target is missed")
+    """Run alone."""
+    parser = alone(__doc__)
+    parser.add_argument("--scrapes", type=int, default=SCRAPES, help=f"of the sidecar (default {SCRAPES})")
     options = parser.parse_args()
-    found = measure(options.scrapes)
-    ours, client = found.shared, found.client
-    print(f"scrapes/s: {ours.per_s:.0f} (target {SCRAPES_PER_S}), prometheus_client's server {client.per_s:.0f}")
-    print(
-        f"CPU per scrape: {ours.cpu_us:.0f} us, prometheus_client's server {client.cpu_us:.0f} us: "
-        f"{client.cpu_us / ours.cpu_us:.0f} times less"
-    )
-    print(
-        f"resident after {options.scrapes} scrapes: {ours.resident_mb:.1f} MB (target {RESIDENT_MB:.0f}), "
-        f"after as many again {found.growth_mb:+.1f} MB"
-    )
-    for name, cost in (("page read anew", found.anew), (BLACKBOX, found.blackbox)):
-        if cost is not None:
-            print(f"{name}: {cost.per_s:.0f} scrapes/s, {cost.cpu_us:.0f} us CPU each, {cost.resident_mb:.1f} MB")
-    missed = ours.per_s < SCRAPES_PER_S or ours.resident_mb > RESIDENT_MB or found.growth_mb > GROWTH_MB
-    return int(options.check and missed)
+    return show(beside(measure(options.scrapes), options.scrapes), check=options.check)
 
 
 if __name__ == "__main__":

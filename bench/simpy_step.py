@@ -9,15 +9,13 @@ same times. At least 20 times faster than the model that takes every step; the o
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import math
 import random
 import sys
-import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
@@ -29,11 +27,12 @@ from infscale_sim.traffic import Request, Requests
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
 
-from bench.table import Row, Size
+from bench.measure import least_cpu_s
+from bench.table import Row, Size, alone, show
 
 LIMIT = 20
 REPLICAS = 5
-MISSING = "SimPy is not installed: pip install -c constraints.txt -e '.[bench]' (`make bench` does)"
+MISSING = "SimPy is absent: pip install -c constraints.txt -e '.[bench]', as `make bench` does"
 SAME_S = 1e-6
 """The models add up steps in different orders; rounding stays far below."""
 Process = Generator[Any, Any, None]
@@ -178,8 +177,8 @@ def simpy_times(simpy: Any, kind: type[SimpyReplica], scenario: Scenario, reques
     return [min(row) for row in firsts], [min(row) for row in lasts]
 
 
-def check_same(simpy: Any) -> int:
-    """Run all three on a small case: Poisson arrivals, more than the slots hold. Returns the requests.
+def check_same(simpy: Any) -> None:
+    """Run all three on a small case: Poisson arrivals, more than the slots hold.
 
     Raises:
         AssertionError: a request's time differs.
@@ -199,75 +198,40 @@ def check_same(simpy: Any) -> int:
             for request, (one_s, other_s) in enumerate(zip(mine, other, strict=True)):
                 if not abs(one_s - other_s) <= SAME_S:
                     raise AssertionError(f"{kind.__name__}: {name} token of {request} at {other_s}, not {one_s}")
-    return len(requests)
 
 
-def cpu_s(work: Callable[[], object], runs: int) -> float:
-    """CPU time of the fastest of some runs."""
-    times = []
-    for _ in range(runs):
-        before = time.process_time()
-        work()
-        times.append(time.process_time() - before)
-    return min(times)
-
-
-@dataclass(frozen=True)
-class Result:
-    """CPU seconds of the same requests, three ways; and how many requests of the small case came out the same."""
-
-    same: int
-    count: int
-    engine_s: float
-    event_s: float
-    step_s: float
-
-
-def measure(scale: float) -> Result | None:
-    """Compare the models and time them on a share of the default scenario's requests; None without SimPy."""
-    try:
-        simpy = importlib.import_module("simpy")
-    except ImportError:
-        return None
+def measure(scale: float) -> list[Row]:
+    """Compare the models and time them on a share of the default scenario's requests; without SimPy time ours alone."""
     scenario = load_scenario("default")
     every = scenario.requests()
     count = math.ceil(scale * len(every))
     requests = Requests(every.arrival_s[:count], every.prompt_tokens[:count], every.output_tokens[:count])
-    return Result(
-        check_same(simpy),
-        count,
-        cpu_s(lambda: run(scenario, f"static:{REPLICAS}", requests), 5),
-        cpu_s(lambda: simpy_times(simpy, EventReplica, scenario, requests, REPLICAS), 2),
-        cpu_s(lambda: simpy_times(simpy, StepReplica, scenario, requests, REPLICAS), 2),
-    )
+    what = f"CPU of {count:,} requests on {REPLICAS} replicas"
+    engine_s = least_cpu_s(lambda: run(scenario, f"static:{REPLICAS}", requests), 5)
+    try:
+        simpy = importlib.import_module("simpy")
+    except ImportError:
+        return [Row(what, "s", engine_s, MISSING, ratio_at_least=LIMIT)]
+    check_same(simpy)
+    event_s = least_cpu_s(lambda: simpy_times(simpy, EventReplica, scenario, requests, REPLICAS), 2)
+    step_s = least_cpu_s(lambda: simpy_times(simpy, StepReplica, scenario, requests, REPLICAS), 2)
+    return [
+        Row(what, "s", engine_s, "SimPy, every step", step_s, ratio_at_least=LIMIT),
+        Row(what, "s", engine_s, "SimPy, event by event", event_s),
+    ]
 
 
 def rows(size: Size = Size.FULL) -> list[Row]:
     """A row for each SimPy model."""
-    found = measure(0.1 if size is Size.TINY else 1.0)
-    if found is None:
-        return [Row("CPU of the same requests in SimPy", note=MISSING)]
-    what = f"CPU of {found.count:,} requests on {REPLICAS} replicas"
-    return [
-        Row(what, "s", found.engine_s, "SimPy, every step", found.step_s, ratio_at_least=LIMIT),
-        Row(what, "s", found.engine_s, "SimPy, event by event", found.event_s),
-    ]
+    return measure(0.1 if size is Size.TINY else 1.0)
 
 
 def main() -> int:
-    """Print the times and the ratios; exit status 1 when the simulator is not fast enough."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Run alone."""
+    parser = alone(__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the scenario's requests")
-    found = measure(parser.parse_args().scale)
-    if found is None:
-        print(MISSING)
-        return 0
-    engine_s, event_s, step_s = found.engine_s, found.event_s, found.step_s
-    print(f"the same times for each of {found.same} requests on 2 replicas, three ways")
-    print(f"{found.count:,} requests, {REPLICAS} replicas: {engine_s:.3f} s of CPU")
-    print(f"SimPy, event by event: {event_s:.2f} s, {event_s / engine_s:.1f} times as long")
-    print(f"SimPy, every decode step: {step_s:.2f} s, {step_s / engine_s:.1f} times as long (at least {LIMIT})")
-    return 1 if step_s < LIMIT * engine_s else 0
+    options = parser.parse_args()
+    return show(measure(options.scale), check=options.check)
 
 
 if __name__ == "__main__":

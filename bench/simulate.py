@@ -4,44 +4,36 @@
 
 Three cases: a fixed fleet of five replicas (at least 100,000), the default scenario's policies that scale (at least
 50,000), and a trace of two million requests over 14 days with a daily wave (under a minute, and under 500 MB in all).
-The least of a few runs counts, except for the trace, which is run once.
+The least of a few runs counts, except for the trace, which is run once. What is beside these is the simulator itself,
+which says what scaling and a long trace cost; bench/simpy_step.py has SimPy.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import resource
 import sys
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from infscale_sim.scenario import Scenario, load_scenario
 from infscale_sim.simulate import run
-from infscale_sim.traffic import Process, Rate, Requests
+from infscale_sim.traffic import Process, Rate
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for bench.table
 
-from bench.table import Row, Size
+from bench.measure import least_cpu_s
+from bench.table import Row, Size, alone, show
 
 RUNS = 3
 FIXED_LIMIT, SCALING_LIMIT = 100_000, 50_000
 TRACE_LIMIT_S, MEMORY_LIMIT_MB = 60, 500
 DAY_S = 86_400.0
 DAYS = 14.0
-POLICIES = {"static:5": FIXED_LIMIT, "queue:24": SCALING_LIMIT, "hpa:cpu:25": SCALING_LIMIT}
-
-
-def cpu_s(scenario: Scenario, policy: str, requests: Requests, runs: int = RUNS) -> float:
-    """CPU time of one run, the least of several."""
-    times = []
-    for _ in range(runs):
-        before = time.process_time()
-        run(scenario, policy, requests)
-        times.append(time.process_time() - before)
-    return min(times)
+FIXED, SCALED = "static:5", "queue:24"
+POLICIES = {FIXED: FIXED_LIMIT, SCALED: SCALING_LIMIT, "hpa:cpu:25": SCALING_LIMIT}
 
 
 def wave(days: float, requests: float) -> Scenario:
@@ -52,65 +44,47 @@ def wave(days: float, requests: float) -> Scenario:
     return replace(load_scenario("default"), rate=Rate(points), process=Process("poisson"), horizon_s=hours[-1], seed=1)
 
 
-def rates() -> Iterator[tuple[str, int, float]]:
-    """Each policy on the default scenario, its limit, and requests a second of CPU."""
+def measure(days: float) -> list[Row]:
+    """A row for each policy on the default scenario, and two for a trace; its requests and limit go by its days."""
     default = load_scenario("default")
     requests = default.requests()
-    for policy, limit in POLICIES.items():
-        yield policy, limit, len(requests) / cpu_s(default, policy, requests)
-
-
-@dataclass(frozen=True)
-class Long:
-    """The long trace: its requests, CPU seconds to make and to simulate them, and the process' most memory (2^20 B)."""
-
-    requests: int
-    made_s: float
-    took_s: float
-    limit_s: float
-    memory_mb: float
-
-
-def long_trace(days: float) -> Long:
-    """Make and simulate a trace; requests and limit in proportion to its days."""
-    before = time.process_time()
+    per_s = {policy: len(requests) / least_cpu_s(partial(run, default, policy, requests), RUNS) for policy in POLICIES}
     trace = wave(days, 2e6 * days / DAYS)
-    requests = trace.requests()
-    made_s = time.process_time() - before
-    took_s = cpu_s(trace, "queue:24", requests, runs=1)
-    memory_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Long(len(requests), made_s, took_s, TRACE_LIMIT_S * days / DAYS, memory_mb)
+    many = trace.requests()
+    made_mb = most_mb()
+    took_s = least_cpu_s(lambda: run(trace, SCALED, many), 1)
+    what, short_s = f"a trace of {len(many):,} requests ({days:g} d)", len(many) / per_s[SCALED]
+    limit_s = TRACE_LIMIT_S * days / DAYS
+    return [
+        *(rate_row(policy, limit, per_s) for policy, limit in POLICIES.items()),
+        Row(f"CPU of {what}", "s", took_s, "as many at the rate above", short_s, at_most=limit_s),
+        Row(f"memory of {what}", "MiB", most_mb(), "its requests alone", made_mb, at_most=MEMORY_LIMIT_MB),
+    ]
+
+
+def rate_row(policy: str, limit: int, per_s: Mapping[str, float]) -> Row:
+    """The rate of a policy; one that scales is beside the fleet that does not, which says what the scaling costs."""
+    peer, peer_per_s = ("", None) if policy == FIXED else (FIXED, per_s[FIXED])
+    what = f"requests a second of CPU, {policy}"
+    return Row(what, "/s", per_s[policy], peer, peer_per_s, more_is_better=True, at_least=limit)
+
+
+def most_mb() -> float:
+    """The most memory that this process had (2^20 bytes)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def rows(size: Size = Size.FULL) -> list[Row]:
     """A row for each policy, and two for a long trace: of 7 days in a full run, else of one."""
-    found = [
-        Row(f"requests a second of CPU, {policy}", "/s", rate, more_is_better=True, at_least=limit)
-        for policy, limit, rate in rates()
-    ]
-    days = DAYS / 2 if size is Size.FULL else 1.0
-    long = long_trace(days)
-    what = f"a trace of {long.requests:,} requests ({days:g} d)"
-    return [
-        *found,
-        Row(f"CPU of {what}", "s", long.took_s, at_most=long.limit_s),
-        Row(f"memory of {what}", "MiB", long.memory_mb, at_most=MEMORY_LIMIT_MB),
-    ]
+    return measure(DAYS / 2 if size is Size.FULL else 1.0)
 
 
 def main() -> int:
-    """Print a line per case; exit status 1 when one is over its limit."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Run alone, with a longer trace."""
+    parser = alone(__doc__)
     parser.add_argument("--days", type=float, default=DAYS, help="length of the trace; requests in proportion")
-    days = parser.parse_args().days
-    slow = False
-    for policy, limit, rate in rates():
-        slow |= rate < limit
-        print(f"{policy:12} {rate:10,.0f} requests/s of CPU (at least {limit:,})")
-    long = long_trace(days)
-    took = f"made in {long.made_s:.1f} s, queue:24 in {long.took_s:.1f} s of CPU (at most {long.limit_s:.0f})"
-    print(f"{days:g} days, {long.requests:,} requests: {took}, {long.memory_mb:.0f} MB (at most {MEMORY_LIMIT_MB})")
-    return 1 if slow or long.took_s > long.limit_s or long.memory_mb > MEMORY_LIMIT_MB else 0
+    options = parser.parse_args()
+    return show(measure(options.days), check=options.check)
 
 
 if __name__ == "__main__":

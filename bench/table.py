@@ -1,4 +1,4 @@
-"""What a benchmark hands back, and the one table of all: text, Markdown, JSON. Used by each benchmark and `bench`.
+"""What a benchmark hands back, and the table of it: text, Markdown, JSON. Used by each benchmark and `python -m bench`.
 
 A row is one figure: infscale's, a peer's from the same run, how many times better that is, and the target if there is
 one. A figure that could not be taken is a row too: it has no number, and says why.
@@ -6,15 +6,18 @@ one. A figure that could not be taken is a row too: it has no number, and says w
 
 from __future__ import annotations
 
+import argparse
 import enum
 import os
 import platform
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
-BEGIN, END = "<!-- benchmarks -->", "<!-- end of benchmarks -->"
+BEGIN, END = MARKS = "<!-- benchmarks -->", "<!-- end of benchmarks -->"
 HEADINGS = ("benchmark", "what", "infscale", "peer", "times better", "target", "met")
 
 
@@ -118,9 +121,10 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def text(rows: Iterable[Row]) -> list[str]:
-    """The table as lines, its columns under one another."""
-    lines = [HEADINGS, *(cells(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    """The table as lines, its columns under one another; without those that are empty."""
+    columns = [column for column in zip(HEADINGS, *map(cells, rows), strict=True) if any(column[1:])]
+    widths = [max(map(len, column)) for column in columns]
+    lines = zip(*columns, strict=True)
     return ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
 
 
@@ -173,10 +177,38 @@ def _line(path: str, name: str) -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
-def put(page: Path, lines: Sequence[str]) -> None:
+def put(page: Path, lines: Iterable[str], title: str = "Performance", marks: tuple[str, str] = MARKS) -> None:
     """Write the lines between the page's marks; without them the page becomes a heading and the lines."""
-    before, after = "# Performance\n\n", "\n"
-    if page.exists() and BEGIN in (whole := page.read_text(encoding="utf-8")) and END in whole:
-        before, rest = whole.split(BEGIN, 1)
-        after = rest.split(END, 1)[1]
-    page.write_text("\n".join([before + BEGIN, *lines, END + after]), encoding="utf-8")
+    begin, end = marks
+    before, after = f"# {title}\n\n", "\n"
+    if page.exists() and begin in (whole := page.read_text(encoding="utf-8")) and end in whole:
+        before, rest = whole.split(begin, 1)
+        after = rest.split(end, 1)[1]
+    page.write_text("\n".join([before + begin, *lines, end + after]), encoding="utf-8")
+
+
+def alone(doc: str | None) -> argparse.ArgumentParser:
+    """The command line of a benchmark that is run by itself: its docstring is its help; Ctrl-C ends it in a line."""
+    parser = command_line(doc)
+    parser.add_argument("--check", action="store_true", help="exit 1 when a target is missed")
+    return parser
+
+
+def command_line(doc: str | None) -> argparse.ArgumentParser:
+    """A command line whose help is the docstring; Ctrl-C ends the command in a line."""
+    sys.excepthook = _in_a_line
+    return argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def show(rows: Sequence[Row], *, check: bool) -> int:
+    """Print the table; the exit code, which is 1 where `check` is set and a target is missed."""
+    print("\n".join(text(rows)))
+    return int(check and any(row.met is False for row in rows))
+
+
+def _in_a_line(kind: type[BaseException], error: BaseException, at: TracebackType | None) -> None:
+    """Python's own way to report an exception, but for Ctrl-C, which is no fault."""
+    if issubclass(kind, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, at)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +19,7 @@ from bench import table
 from bench.table import Row, Size
 
 ROOT = Path(__file__).parents[1]
-NO_BENCHMARKS = {"__main__", "table"}
+NO_BENCHMARKS = {"__main__", "measure", "table"}
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -34,7 +39,8 @@ def test_every_benchmark_gives_rows_and_runs_alone(name):
     """It has `rows` for the table and a `main` of its own, says what it is for, and how to run it."""
     source = (ROOT / "bench" / f"{name}.py").read_text(encoding="utf-8")
     assert "\ndef rows(size: Size = Size.FULL) -> list[Row]:\n" in source
-    assert "\ndef main(" in source
+    assert "\ndef main() -> int:\n" in source
+    assert "alone(__doc__)" in source
     assert '\nif __name__ == "__main__":\n' in source
     assert f"    python bench/{name}.py" in source
     assert len(bench.summary(name)) > 20
@@ -54,6 +60,99 @@ def test_an_unknown_name_is_a_usage_error():
     assert done.stderr.splitlines()[-1].endswith("no benchmark 'side_car': did you mean sidecar?")
 
 
+def test_the_table_of_the_docs_is_not_replaced_by_a_part():
+    """docs/performance.md takes a full run alone; what is less than that needs a file of its own."""
+    for less in (["decide"], ["--quick"], ["--tiny"]):
+        done = run(*less, "--markdown")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "docs/performance.md has the table of a full run: give --markdown a FILE" in done.stderr
+
+
+@contextlib.contextmanager
+def interruptible(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The command, for a Ctrl-C as a terminal sends it."""
+    command = [sys.executable, *arguments]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_for_child(process: subprocess.Popen[str]) -> None:
+    """Until it has started a process of its own."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    end_s = time.monotonic() + 40
+    while not children.read_text():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_it_with_rows_that_say_so(number):
+    """The rest is told as not measured, in JSON too; exit code 130, no traceback. SIGTERM does the same."""
+    with interruptible("-m", "bench", "drain_side_by_side", "decide", "--json", "--check") as process:
+        wait_for_child(process)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=40)
+    assert (process.returncode, err) == (130, "")
+    assert [(row["benchmark"], row["what"], row["note"]) for row in json.loads(out)] == [
+        ("drain_side_by_side", "no figures", "interrupted"),
+        ("decide", "no figures", "interrupted"),
+    ]
+
+
+def test_a_reader_that_leaves_is_no_fault():
+    """`python -m bench ... | head` says nothing of a broken pipe."""
+    with interruptible("-m", "bench", "--list") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
+def test_ctrl_c_at_a_benchmark_that_runs_alone():
+    """A word, no traceback."""
+    with interruptible("bench/cli_startup.py") as process:
+        wait_for_child(process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=40)
+    assert (process.returncode, out) == (-signal.SIGINT, "")
+    assert err == "interrupted\n"
+
+
+def test_run_alone_it_judges_with_check_only():
+    """The exit code of each benchmark is that of the whole: 0 unless --check is given and a target is missed."""
+    late, fine = Row("slow", "s", 3.0, at_most=2), Row("fine", "s", 1.0, at_most=2)
+    assert [table.show([late], check=check) for check in (False, True)] == [0, 1]
+    assert table.show([fine, Row("absent", "s", at_most=2)], check=True) == 0
+
+
+def test_without_simpy_ours_stays(monkeypatch):
+    """The row says what to install."""
+    from bench import simpy_step
+
+    monkeypatch.setitem(sys.modules, "simpy", None)
+    (row,) = simpy_step.measure(0.02)
+    assert row.ours is not None
+    assert (row.peer, row.ratio, row.met) == (None, None, None)
+    assert "SimPy is absent: pip install" in table.cells(row)[3]
+
+
+def test_without_curl_the_drain_is_measured_alone(monkeypatch):
+    """Its rows keep their targets and say which peer is missing."""
+    from bench import drain_listeners, drain_side_by_side
+    from tests.drain.matrix import BY_NAME
+
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    monkeypatch.setattr(drain_listeners, "SHOWN", ("refuses",))
+    judged, told, refuses = drain_listeners.measure([BY_NAME["refuses"]])
+    assert (judged.ours, judged.met, told.ours, refuses.met) == (1, True, 1, True)
+    assert "curl is absent: apt-get install it" in table.cells(refuses)[3]
+    monkeypatch.setattr(drain_side_by_side, "beside", lambda *_numbers, at_once: [Row("some")])
+    assert drain_side_by_side.rows()[-1].note == "curl is absent"
+
+
 def test_two_cheap_ones_as_json():
     """A tiny run of two gives their rows as a list of objects, in order, with the targets judged; nothing else."""
     done = run("decide", "page_to_reading", "--tiny", "--json")
@@ -65,7 +164,7 @@ def test_two_cheap_ones_as_json():
     }
     decide, _, reading, _ = rows
     assert decide["ours"] > 0
-    assert (decide["target"], decide["peer"], decide["ratio"]) == ("≤ 1,000 µs", None, None)
+    assert (decide["target"], decide["peer_name"]) == ("≤ 1,000 µs", "the formula alone")
     assert decide["met"] is (decide["ours"] <= 1000)
     assert reading["ratio"] == pytest.approx(reading["peer"] / reading["ours"])
     assert reading["ratio"] > 10
@@ -167,7 +266,7 @@ def test_only_check_judges(row, code, monkeypatch, capsys):
     monkeypatch.setattr(bench, "run", lambda _names, _size: iter([row]))
     assert bench.main(["decide"]) == 0
     assert bench.main(["decide", "--check"]) == code
-    assert capsys.readouterr().out.count("benchmark") == 2
+    assert capsys.readouterr().out.count(row.what) == 2
 
 
 def test_without_the_blackbox_exporter_its_rows_say_so():

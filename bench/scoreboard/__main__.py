@@ -2,19 +2,20 @@
 
     python -m bench.scoreboard --traces DIR [--rows 1,4] [--jobs 2] [--json] [--markdown docs/scoreboard.md]
 
-Minutes. Every number is simulated and the same for the same traces. `--markdown` puts the tables into a page, between
-its lines `<!-- scoreboard -->` and `<!-- end of scoreboard -->`, or writes a new one.
+Minutes. Every number is simulated and the same for the same traces; one that is absent is told. `--markdown` puts the
+tables of all rows into a page, between its lines `<!-- scoreboard -->` and `<!-- end of scoreboard -->`, or writes a
+new one.
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import multiprocessing
+import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
@@ -22,9 +23,11 @@ from bench.scoreboard import table
 from bench.scoreboard.cases import Case, all_cases
 from bench.scoreboard.play import Foresight, Score, foresee, play
 from bench.scoreboard.table import Played
+from bench.table import command_line, put
 
 COMMAND = 'make scoreboard TRACES=DIR ARGS="--markdown docs/scoreboard.md"'
-BEGIN, END = "<!-- scoreboard -->", "<!-- end of scoreboard -->"
+MARKS = "<!-- scoreboard -->", "<!-- end of scoreboard -->"
+ALL_ROWS = "1,2,3,4,5,6"
 _ORACLE = -1
 """In place of an entry's number."""
 _ORACLE_RUNS = 10
@@ -55,7 +58,9 @@ def simulate(cases: list[Case], jobs: int) -> dict[tuple[int, int], Score | Fore
     _cases[:] = cases
     wanted, began_s = tasks(cases), time.monotonic()
     results: dict[tuple[int, int], Score | Foresight] = {}
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+    # Ctrl-C ends the processes at once and without a word; only the first one has something to say.
+    quiet = (signal.SIGINT, signal.SIG_DFL)
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork"), signal.signal, quiet) as pool:
         try:
             futures = {pool.submit(work, task): task for task in wanted}
             for future in as_completed(futures):
@@ -88,33 +93,31 @@ def played(cases: Iterable[Case], jobs: int) -> Iterator[Played]:
         )
 
 
-def put(page: Path, lines: Iterable[str]) -> None:
-    """Write the lines between the page's marks; without them the page becomes the lines and a heading."""
-    before, after = "# Scoreboard\n\n", "\n"
-    if page.exists() and BEGIN in (text := page.read_text(encoding="utf-8")) and END in text:
-        before, rest = text.split(BEGIN, 1)
-        after = rest.split(END, 1)[1]
-    tables = "\n".join(lines)
-    page.write_text(f"{before}{BEGIN}\n{tables}\n{END}{after}", encoding="utf-8")
-
-
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--traces", default="", metavar="DIR", help="folder with the public traces")
-    parser.add_argument("--rows", default="1,2,3,4,5,6", help="which rows, as 1,4")
+    parser = command_line(__doc__)
+    parser.prog = "python -m bench.scoreboard"
+    parser.add_argument("--traces", type=Path, metavar="DIR", help="folder with the public traces")
+    parser.add_argument("--rows", default=ALL_ROWS, help="which rows, as 1,4")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
     parser.add_argument("--json", action="store_true", help="print JSON in place of tables")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="put the tables into this page too")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     rows = options.rows.split(",")
-    folder = Path(options.traces) if options.traces else None
-    cases = [case for case in all_cases(folder) if str(case.row) in rows]
+    if not set(rows) <= set(ALL_ROWS.split(",")):
+        parser.error(f"--rows {options.rows}: expected some of {ALL_ROWS}")
+    if options.markdown is not None and set(rows) != set(ALL_ROWS.split(",")):
+        parser.error("--markdown is for all rows: the page says that it was made by one command")
+    if options.jobs < 1:
+        parser.error(f"--jobs {options.jobs}: expected 1 or more")
+    if options.traces is not None and not options.traces.is_dir():
+        parser.error(f"--traces {options.traces}: no such folder")
+    cases = [case for case in all_cases(options.traces) if str(case.row) in rows]
     results = list(played(cases, options.jobs))
     print(json.dumps(table.as_json(results), indent=2) if options.json else "\n".join(table.text(results)))
     if options.markdown is not None:
         today = datetime.datetime.now(datetime.UTC).date().isoformat()
-        put(options.markdown, table.markdown(results, COMMAND, today))
+        put(options.markdown, table.markdown(results, COMMAND, today), "Scoreboard", MARKS)
     return 0
 
 

@@ -82,8 +82,11 @@ class Connection(asyncio.Protocol):
         self._allow(IDLE_S)
 
     def resume_writing(self) -> None:
-        """It reads again."""
-        self._cancel_timer()
+        """It reads again: the answer goes on, or what comes after it has its time anew."""
+        if self._busy and not self._over:
+            self._cancel_timer()
+        else:
+            self._allow(IDLE_S)
 
     # for the handler
 

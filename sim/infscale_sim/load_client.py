@@ -114,7 +114,11 @@ class Client:
         reader, writer = await self._send("GET", path, b"")
         try:
             status, headers = await _read_head(reader)
-            body = b"".join([piece async for piece in _pieces(reader, headers)])
+            body = b""
+            async for piece in _pieces(reader, headers):
+                body += piece
+                if len(body) > _LIMIT_BYTES:
+                    raise ValueError("an answer is too large")
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
             raise RequestFailedError(_kind(error)) from None
         finally:
@@ -222,6 +226,8 @@ def read_event(payload: bytes) -> Event:
             raise RequestFailedError("error in the stream")
         usage = chunk.get("usage")
         tokens = usage.get("completion_tokens") if usage else None
+        if not (tokens is None or (isinstance(tokens, int) and tokens >= 0)):
+            raise TypeError
         choices = chunk.get("choices")
         if not choices:
             return Event(tokens=tokens)

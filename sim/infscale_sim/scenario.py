@@ -5,6 +5,7 @@ Keys that a file leaves out have the values of `scenarios/default.yaml`. `infsca
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -125,7 +126,7 @@ def load_scenario(name: str, *, hardware: Hardware | None = None, seed: int | No
         ConfigError: there is no such scenario, or the file does not describe one.
     """
     built_in = name in scenario_names()
-    if not built_in and not Path(name).exists():
+    if not built_in and not os.path.exists(name):  # Path.exists raises for a name too long
         known = ", ".join(scenario_names())
         raise Place(f"scenario {name}").error(f"no such file, and no built-in scenario; those are {known}")
     path = str(SCENARIOS / f"{name}.yaml") if built_in else name

@@ -158,6 +158,12 @@ def test_bad_scenario_is_one_line(tmp_path, capsys, text, message):
     assert message in said.err
 
 
+def test_a_scenario_that_no_file_can_be_named_is_one_line(capsys):
+    """A name too long for a file is told as any other that is none."""
+    assert run(["simulate", "--scenario", "a" * 5000]) == 2
+    assert "no such file, and no built-in scenario; those are default, prompts" in capsys.readouterr().err
+
+
 def test_timeline_and_json_exclude_each_other(capsys):
     """The timeline is for people; with --json it is refused and not left out silently."""
     assert run(["simulate", "--timeline", "--json"]) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import socket
@@ -17,6 +18,9 @@ from infscale.cli import cli
 from infscale.errors import InfscaleError
 from infscale.normalise import read_page
 from infscale.reading import ReadFailure, Reading
+from infscale.web.message import Request, Response
+from infscale_sim import engine_connection
+from infscale_sim.engine_connection import Connection
 
 from .engine_processes import LONG_S, EngineProcess, engine, eventually
 
@@ -242,6 +246,30 @@ def test_a_reader_that_takes_nothing_does_not_fill_the_memory():
         assert eventually(lambda: process.value("vllm:generation_tokens_total") > 50_000)
         assert process.post("/v1/completions", completion()).status_code == 200
         assert sockets[0].recv(100).startswith(b"HTTP/1.1 200")
+
+
+def test_a_client_that_was_slow_and_then_idles_is_let_go(monkeypatch):
+    """The time between two requests counts for it too: the end of a long answer that it took late is no reprieve."""
+    monkeypatch.setattr(engine_connection, "IDLE_S", 0.5)
+
+    def answer(_request: Request, connection: Connection) -> None:
+        connection.answer(Response(200, b"x" * 20_000_000))
+
+    async def serve() -> tuple[int, bytes]:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: Connection(answer, lambda _: True, lambda _: None), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await asyncio.sleep(0.1)
+        head = await reader.readuntil(b"\r\n\r\n")
+        body = await reader.readexactly(20_000_000)
+        async with asyncio.timeout(LONG_S):
+            after = await reader.read()
+        writer.close()
+        server.close()
+        return len(head) > 0 and len(body), after
+
+    assert asyncio.run(serve()) == (20_000_000, b"")
 
 
 def test_more_connections_than_it_may_have_are_refused():

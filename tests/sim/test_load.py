@@ -18,7 +18,7 @@ import requests
 from click.testing import CliRunner
 
 from infscale.cli import cli
-from infscale.errors import UsageError
+from infscale.errors import SourceError, UsageError
 from infscale_sim.load_client import Client
 from infscale_sim.load_record import Record
 from infscale_sim.load_run import Load, Runner
@@ -157,6 +157,20 @@ def test_sweep_finds_the_knee():
     assert any("after 0.15 s" in line for line in found["why"])
 
 
+def test_an_endless_list_of_models_ends():
+    """A server that sends on and on is told in one line, before the time for it is over."""
+
+    def serve(call: Call) -> None:
+        call.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        call.forever(b"[" * 65536)
+
+    async def run(url: str) -> None:
+        await Client(url).models()
+
+    with raw_server(serve) as server, pytest.raises(SourceError, match="bad answer"):
+        asyncio.run(run(server.url("")))
+
+
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
@@ -165,6 +179,8 @@ def test_sweep_finds_the_knee():
         (HEAD + chunk(TOKEN) + b"0\r\n\r\n", "cut"),
         (HEAD + chunk(b"data: nonsense\n\n") + b"0\r\n\r\n", "bad answer"),
         (HEAD + b"zzz\r\n", "bad answer"),
+        (HEAD + chunk(b'data: {"choices":[],"usage":{"completion_tokens":"7"}}\n\n'), "bad answer"),
+        (HEAD + chunk(b'data: {"choices":[],"usage":{"completion_tokens":-1}}\n\n'), "bad answer"),
         (HEAD + chunk(b'data: {"error": {"message": "no"}}\n\n'), "error in the stream"),
         (b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}", "not a stream"),
         (b"SSH-2.0-x\r\n\r\n", "bad answer"),

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from bench.scoreboard import cases, menu, table, troubles
-from bench.scoreboard.__main__ import BEGIN, END, put, tasks
+from bench.scoreboard.__main__ import MARKS, main, tasks
 from bench.scoreboard.cases import Case, Trace, all_cases
 from bench.scoreboard.judge import judge
 from bench.scoreboard.menu import Entry
 from bench.scoreboard.play import Foresight, Score, foresee, held_s, play
 from bench.scoreboard.table import Played
+from bench.table import put
 from infscale.core.replicas import Fleet, Phase, Replica
 from infscale_sim.hardware import load_profile
 from infscale_sim.outcome import Run, Span
@@ -161,14 +162,14 @@ def test_trouble_reaches_the_policy():
 
 def test_page_keeps_what_is_around_the_tables(tmp_path):
     """Tables go between the marks of a page, and a page that is not there yet gets a heading."""
-    page = tmp_path / "page.md"
-    page.write_text(f"# Title\n\nbefore\n{BEGIN}\nold\n{END}\nafter\n")
+    page, (begin, end) = tmp_path / "page.md", MARKS
+    page.write_text(f"# Title\n\nbefore\n{begin}\nold\n{end}\nafter\n")
 
-    put(page, ["new"])
-    put(tmp_path / "other.md", ["new"])
+    put(page, ["new"], "Scoreboard", MARKS)
+    put(tmp_path / "other.md", ["new"], "Scoreboard", MARKS)
 
-    assert page.read_text() == f"# Title\n\nbefore\n{BEGIN}\nnew\n{END}\nafter\n"
-    assert (tmp_path / "other.md").read_text() == f"# Scoreboard\n\n{BEGIN}\nnew\n{END}\n"
+    assert page.read_text() == f"# Title\n\nbefore\n{begin}\nnew\n{end}\nafter\n"
+    assert (tmp_path / "other.md").read_text() == f"# Scoreboard\n\n{begin}\nnew\n{end}\n"
 
 
 def test_command_without_traces():
@@ -180,6 +181,23 @@ def test_command_without_traces():
 
     assert (case["row"], case["sha256"], case["policies"]) == (4, None, [])
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--rows", "1,7"], "--rows 1,7: expected some of 1,2,3,4,5,6"),
+        (["--rows", "1", "--markdown", "page.md"], "--markdown is for all rows"),
+        (["--jobs", "0"], "--jobs 0: expected 1 or more"),
+        (["--traces", "/nowhere"], "--traces /nowhere: no such folder"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(arguments, says, capsys):
+    """A usage error, exit code 2, before anything is simulated."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert says in capsys.readouterr().err
 
 
 def test_scenarios_load():

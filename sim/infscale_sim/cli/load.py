@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from infscale.cli.options import FILE, SECONDS, option
+from infscale.cli.options import FILE, SECONDS, Amount, option
 from infscale.errors import SourceError, UsageError
 from infscale_sim.keyfile import read_key
 from infscale_sim.load_client import Client
@@ -86,7 +86,7 @@ class Plan:
 @click.command("load", epilog=_EXAMPLES)
 @click.argument("url")
 @option("--concurrency", type=click.IntRange(1, 10_000), metavar="N", help="Closed loop: so many requests at once.")
-@option("--rate", type=click.FloatRange(0, 10_000, min_open=True), metavar="R", help="Open loop: requests a second.")
+@option("--rate", type=Amount(0, 10_000, min_open=True), metavar="R", help="Open loop: requests a second.")
 @option("--trace", type=FILE, metavar="FILE", help="Open loop: arrivals of a trace (arrival_s,prompt_tokens,...).")
 @option("--sweep", type=LevelsType(), metavar="N,N,...", help="Closed loops one after the other: find the knee.")
 @option("--arrivals", type=click.Choice(["even", "poisson"]), default="poisson", help="With --rate: when they come.")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from infscale.cli.options import FILE, PORT, SECONDS, log_options, option
+from infscale.cli.options import FILE, PORT, SECONDS, Amount, log_options, option
 from infscale.errors import UsageError
 from infscale_sim import engine_llamacpp, engine_sglang, engine_vllm
 from infscale_sim.engine_dialect import Dialect
@@ -30,7 +30,7 @@ Examples:
   infscale sim-engine --dialect sglang --version 0.5.9 --profile h100-70b --speed 10
 """
 
-_NOT_NEGATIVE = click.FloatRange(0, max=86_400)
+_NOT_NEGATIVE = Amount(0, max=86_400)
 
 
 def _option(flag: str, **settings: Any) -> Callable[..., Any]:
@@ -47,7 +47,7 @@ def _option(flag: str, **settings: Any) -> Callable[..., Any]:
 @_option("--model", default=DEFAULT_MODEL, metavar="NAME", help="The model's name, served and in the metrics.")
 @_option("--profile", default=DEFAULT, metavar="NAME|FILE", help="Hardware and model: `infscale gpu` lists them.")
 @_option("--max-num-seqs", type=click.IntRange(1, 100_000), metavar="N", help="Batch slots. [default: the profile's]")
-@_option("--speed", type=click.FloatRange(0.01, 1000), default=1.0, metavar="X", help="How much faster than real.")
+@_option("--speed", type=Amount(0.01, 1000), default=1.0, metavar="X", help="How much faster than real.")
 @_option("--time-to-first-token", type=_NOT_NEGATIVE, metavar="SECONDS", help="From slot to first token, always.")
 @_option("--inter-token-latency", type=_NOT_NEGATIVE, metavar="SECONDS", help="From token to token, always.")
 @_option("--on-sigterm", type=click.Choice([ABORT, DRAIN, HANG]), help="[default: as the engine does]")

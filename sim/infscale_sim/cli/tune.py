@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from infscale.checks import Place
-from infscale.cli.options import SECONDS, option
+from infscale.cli.options import SECONDS, Amount, option
 from infscale.errors import UsageError
 from infscale_sim.cli.simulate import headline
 from infscale_sim.defaults import MOST_REPLICAS
@@ -45,7 +45,7 @@ _INTERRUPTED = 130
 )
 @option("--cold-start", type=SECONDS, help="Seconds until a new replica serves, in place of the profile's.")
 @option("--slo-ttft", type=SECONDS, help="Seconds to the first token, in place of the scenario's.")
-@option("--miss-budget", type=click.FloatRange(0, 100), default=1.0, metavar="PERCENT", help="Requests that may miss.")
+@option("--miss-budget", type=Amount(0, 100), default=1.0, metavar="PERCENT", help="Requests that may miss.")
 @option("--max", type=click.IntRange(1, MOST_REPLICAS), metavar="N", help="Most replicas, in place of the scenario's.")
 @option("--min", type=click.IntRange(0, 1), metavar="0|1", help="0 tries scale to zero too.  [default: 0]")
 @option(
