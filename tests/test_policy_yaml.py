@@ -10,7 +10,7 @@ from hypothesis import given
 
 from infscale.core.grammar import parse_policy
 from infscale.errors import ConfigError
-from infscale.policy_yaml import load_policy, policy_from_mapping, policy_to_mapping, policy_to_yaml, quantity
+from infscale.policy_yaml import load_policy, policy_from_mapping, policy_to_mapping, policy_to_yaml
 from tests.policies import policies
 
 TEXT = "queue:24,lookahead=90,min=0,max=8,cooldown=120,downpods=1,downwindow=300,up=100%/15+4/15,tolerance=0.1"
@@ -165,21 +165,3 @@ def test_faults_of_behaviour_have_the_hpas_path(rules, said):
         policy_from_mapping({**GOOD, "behavior": {"scaleDown": rules}})
 
     assert f"behavior.scaleDown{said}" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("24", 24),
-        ("0.05", 0.05),
-        ("500m", 0.5),
-        ("2k", 2000),
-        ("12Gi", 12 * 2**30),
-        ("1e3", 1000),
-        ("5%", None),
-        ("", None),
-    ],
-)
-def test_quantities(text, value):
-    """Kubernetes' quantities with their suffixes are numbers; what is none is None."""
-    assert quantity(text) == value

@@ -120,7 +120,8 @@ class KubeApplier:
             return f"not scaled: another recommender holds the Lease {self._namespace}/{self._lease_name}"
         if self._retirement is not None and decision.direction != "down":
             # Also where nothing could be decided: nothing is taken away on missing data.
-            self._retirement.keep(f"{decision.desired} replicas are wanted ({decision.reason.value})")
+            why = "nothing could be decided" if decision.desired is None else f"{decision.desired} replicas are wanted"
+            self._retirement.keep(f"{why} ({decision.reason.value})")
         if (
             decision.desired is None
             or decision.current is None
@@ -131,13 +132,13 @@ class KubeApplier:
         if refusal := self._refusal(workload, self._cluster.autoscalers(self._namespace, workload)):
             return f"not scaled: {refusal}"
         if self._retirement is not None and decision.desired < decision.current:
+            if workload.spec_replicas != decision.current:
+                return _changed(workload, workload.spec_replicas, decision.current)
             return self._retirement.down()
         note = self._steer(workload, decision.current - decision.desired, decision)
         scale = self._cluster.scale(workload)
         if scale.spec_replicas != decision.current:
-            return (
-                f"not scaled: {workload} asks for {scale.spec_replicas} by now, not {decision.current}: deciding anew"
-            )
+            return _changed(workload, scale.spec_replicas, decision.current)
         self._cluster.set_replicas(workload, decision.desired, expected_resource_version=scale.resource_version)
         fields = {"workload": str(workload), "from": decision.current, "to": decision.desired}
         log.info("scaled", extra={**fields, "reason": decision.reason.value})
@@ -185,6 +186,10 @@ class KubeApplier:
 
     def _named(self, owner: Owner) -> str:
         return f"{owner.kind} {self._namespace}/{owner.name}"
+
+
+def _changed(workload: Workload, now: int, decided_on: int) -> str:
+    return f"not scaled: {workload} asks for {now} by now, not {decided_on}: deciding anew"
 
 
 def _inflight(replica: Replica) -> float | None:

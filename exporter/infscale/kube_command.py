@@ -19,7 +19,7 @@ from infscale.core.scale_decision import ScaleDecision
 from infscale.core.scaling import ScalePolicy
 from infscale.kube.cluster import Cluster
 from infscale.kube.errors import KubeError
-from infscale.kube.objects import Workload
+from infscale.kube.objects import Scale, Workload
 from infscale.pod_pages import Look, PodPages
 from infscale.state_file import write_state
 
@@ -35,15 +35,17 @@ class Scaled:
         applied: the workload asks for the decided count now.
         message: why it does not, or what else is to be known, in one line; empty where there is nothing to tell.
         changed: it does not, and another has written the workload meanwhile: look and decide anew.
+        part_way: it does not, but was brought so far on the way there; None where it was not.
     """
 
     applied: bool
     message: str = ""
     changed: bool = False
+    part_way: int | None = None
 
 
 class Scaler(Protocol):
-    """Scales a workload in one direction: by a plain write (`PlainScaler`), or through the retirement protocol."""
+    """Scales a workload: by a plain write (`PlainScaler`), or down through the retirement protocol."""
 
     def scale(self, workload: Workload, decision: ScaleDecision, now_s: float) -> Scaled:
         """Do what was decided, or a step of it; also called where nothing changes, to go on with what was begun."""
@@ -74,8 +76,12 @@ class PlainScaler:
             scale = self._cluster.scale(workload)
         except KubeError:
             return Scaled(not message, message)
-        applied = scale.spec_replicas == decision.desired
-        return Scaled(applied, message, not applied and scale.resource_version != workload.resource_version)
+        if scale.spec_replicas == decision.desired:
+            return Scaled(True, message)
+        return self._not_applied(workload, decision, scale, message)
+
+    def _not_applied(self, workload: Workload, decision: ScaleDecision, scale: Scale, message: str) -> Scaled:
+        return Scaled(False, message, changed=scale.resource_version != workload.resource_version)
 
     def stop(self) -> None:
         """See `Scaler`."""
@@ -83,11 +89,15 @@ class PlainScaler:
 
 
 class RetiringScaler(PlainScaler):
-    """Scales down through the retirement protocol, whose record stands on the workload: that is no other's write."""
+    """Scales down through the retirement protocol, one replica at a time.
 
-    def scale(self, workload: Workload, decision: ScaleDecision, now_s: float) -> Scaled:
-        """See `Scaler`. A count that is not reached by now is no fault: one replica leaves at a time."""
-        return replace(super().scale(workload, decision, now_s), changed=False)
+    Its record stands on the workload: that it has changed is no other's write.
+    """
+
+    def _not_applied(self, workload: Workload, decision: ScaleDecision, scale: Scale, message: str) -> Scaled:
+        now, current, desired = scale.spec_replicas, decision.current, decision.desired
+        between = current is not None and desired is not None and desired < now < current
+        return Scaled(False, message, part_way=now if between else None)
 
 
 @dataclass(frozen=True)
@@ -112,8 +122,7 @@ class KubeTurns:
         policy: what is asked for.
         state: the memory to begin with; `AT_ONCE`: no window holds the count.
         state_path: where it is kept; None: nowhere.
-        up: scales up; None: a dry run.
-        down: scales down; `up` where that does both.
+        scaler: scales; None: a dry run.
         wall_clock: Unix seconds.
     """
 
@@ -124,19 +133,18 @@ class KubeTurns:
         *,
         state: ScaleState,
         state_path: Path | None = None,
-        up: Scaler | None = None,
-        down: Scaler | None = None,
+        scaler: Scaler | None = None,
         wall_clock: Callable[[], float],
     ) -> None:
         self._pages, self._policy, self._state, self._state_path = pages, policy, state, state_path
-        self._up, self._down, self._wall_clock = up, down, wall_clock
+        self._scaler, self._wall_clock = scaler, wall_clock
 
     def turn(self) -> Turn:
         """One turn; where another wrote the workload in between, a few of them.
 
         Raises:
             SourceError: the workload or its Pods could not be read; nothing was scaled.
-            StateError: the state cannot be kept; nothing was scaled.
+            StateError: the state cannot be kept; nothing more is scaled.
         """
         turn = self._turn()
         for _ in range(TRIES - 1):
@@ -147,8 +155,8 @@ class KubeTurns:
 
     def stop(self) -> None:
         """Nothing is scaled any more: another may take over at once."""
-        for scaler in self._scalers("none"):
-            scaler.stop()
+        if self._scaler is not None:
+            self._scaler.stop()
 
     def _turn(self) -> Turn:
         """Look, decide, scale.
@@ -159,35 +167,28 @@ class KubeTurns:
         decision, after = decide(self._policy, look.fleet, before)
         decision = replace(decision, replicas=look.fleet.replicas)
         after = replace(after, reads=_kept(before, look))
-        scalers = self._scalers(decision.direction)
-        self._keep(after if scalers else self._undone(before, after, decision, look))
-        done = [scaler.scale(look.workload, decision, look.fleet.now_s) for scaler in scalers]
-        scaled = _together(done) if scalers else None
-        if scaled is not None and not scaled.applied:
+        if self._scaler is None:
             self._keep(self._undone(before, after, decision, look))
+            return Turn(look, decision, None)
+        self._keep(after)
+        scaled = self._scaler.scale(look.workload, decision, look.fleet.now_s)
+        if not scaled.applied:
+            self._keep(self._undone(before, after, decision, look, scaled.part_way))
         return Turn(look, decision, scaled)
 
-    def _scalers(self, direction: str) -> list[Scaler]:
-        """Who has to do with a decision: in a direction one, where nothing changes every one."""
-        chosen = {"up": [self._up], "down": [self._down]}.get(direction, [self._up, self._down])
-        return list({id(scaler): scaler for scaler in chosen if scaler is not None}.values())
-
-    def _undone(self, before: ScaleState, after: ScaleState, decision: ScaleDecision, look: Look) -> ScaleState:
-        """The memory of a decision that nobody carried out: no change counts against the limits."""
+    def _undone(
+        self, before: ScaleState, after: ScaleState, decision: ScaleDecision, look: Look, part_way: int | None = None
+    ) -> ScaleState:
+        """The memory of a decision that was carried out in part or not: no other change counts against the limits."""
         if decision.current is None or decision.desired is None or decision.desired == decision.current:
             return after
         asked = Asked(before.hpa, look.fleet.now_s, decision.current, decision.desired)
-        return settled(self._policy, after, asked, decision.current)
+        return settled(self._policy, after, asked, decision.current if part_way is None else part_way)
 
     def _keep(self, state: ScaleState) -> None:
         self._state = state
         if self._state_path is not None:
             write_state(self._state_path, state)
-
-
-def _together(done: list[Scaled]) -> Scaled:
-    messages = dict.fromkeys(one.message for one in done if one.message)
-    return Scaled(any(one.applied for one in done), "; ".join(messages), any(one.changed for one in done))
 
 
 def _kept(before: ScaleState, look: Look) -> dict[str, Read]:

@@ -26,6 +26,7 @@ from infscale.fleet.sighting import Sighting, silent
 from infscale.kube.cluster import Cluster
 from infscale.kube.errors import BrokenAnswer, NotFound, PodUnreachable, TimedOut
 from infscale.kube.objects import Pod, Workload
+from infscale.kube.podcalls import PATH
 from infscale.outcome import outcome
 from infscale.reading import LOADING, UNREACHABLE, Reading
 from infscale.reads import Rates, rates, read_of
@@ -41,8 +42,6 @@ _THREADS = 16
 
 _LOOK_S = 30.0
 """For all reads of one look together; a Pod whose turn does not come in it is silent."""
-
-_ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class PodPages:
             SourceError: the API refuses or cannot be reached, or no Pod says where it is read.
         """
         workload = self._cluster.workload(self._kind, self._namespace, self._name)
-        pods = [p for p in self._cluster.pods(self._namespace, workload.selector) if p.phase not in _ENDED]
+        pods = [p for p in self._cluster.pods(self._namespace, workload.selector) if not p.ended]
         places = {pod.name: place_of(pod, self._settings) for pod in pods}
         if places and all(isinstance(place, str) for place in places.values()):
             raise SourceError(f"{workload}: {next(iter(places.values()))}")
@@ -254,16 +253,20 @@ def place_of(pod: Pod, settings: PageSettings) -> Place | str:
     notes = pod.annotations
     told = settings.port or notes.get("prometheus.io/port") or SIDECAR
     port = int(told) if told.isascii() and told.isdigit() and len(told) < 6 else pod.port(told)
-    if port is None:
+    if port is None or not 0 < port < 65536:
         return _no_port(pod, told)
     path = settings.path or notes.get("prometheus.io/path") or "/metrics"
     scheme = settings.scheme or notes.get("prometheus.io/scheme") or "http"
     if scheme not in ("http", "https"):
-        return (
-            f"annotation prometheus.io/scheme of pod {pod.namespace}/{pod.name}: {scheme!r:.40}: expected http or https"
-        )
+        return _illegal(pod, "scheme", scheme, "http or https")
+    if not PATH.fullmatch(path):
+        return _illegal(pod, "path", path, "a path without blanks")
     sidecar = settings.port is None and port == pod.port(SIDECAR)
     return Place(port, READING_PATH if sidecar else path, scheme, sidecar or path == READING_PATH)
+
+
+def _illegal(pod: Pod, name: str, value: str, expected: str) -> str:
+    return f"annotation prometheus.io/{name} of pod {pod.namespace}/{pod.name}: {value!r:.40}: expected {expected}"
 
 
 def _no_port(pod: Pod, told: str) -> str:
@@ -274,7 +277,7 @@ def _no_port(pod: Pod, told: str) -> str:
             f"no sidecar in the Pods ({where}): add infscale's sidecar, or read the engines themselves with"
             " --port 8000 --path /metrics"
         )
-    return f"{where}: give a port's number, or a name that the Pods have"
+    return f"{where}: give a number from 1 to 65535, or a name that the Pods have"
 
 
 def _engine_of(answer: Page | ScrapeFailure) -> str:

@@ -6,9 +6,7 @@ Keys outside of `behavior` are those of the text grammar (`infscale.core.grammar
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any
 
 import yaml
@@ -31,6 +29,7 @@ from infscale.core.settings import (
     policy_of,
     settings_of,
 )
+from infscale.quantity import quantity
 from infscale.yaml_file import load_yaml
 
 BEHAVIOR = {"up": "scaleUp", "down": "scaleDown"}
@@ -46,14 +45,6 @@ PATHS = {
     for ending in RULES
 }
 """Where the keys of the text grammar for `behavior` stand in a mapping."""
-
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)([num]|[kMGTPE]|[KMGTPE]i)?")
-_SUFFIX: dict[str | None, Decimal] = {
-    None: Decimal(1),
-    **{letter: Decimal(1000) ** -power for power, letter in enumerate("mun", 1)},
-    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
-    **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
-}
 
 
 def load_policy(path: str) -> ScalePolicy:
@@ -188,19 +179,12 @@ def number_at(value: object, place: Place, number: Number) -> float:
     Raises:
         ConfigError: it is none, or out of bounds.
     """
-    read = quantity(value) if isinstance(value, str) else value
+    read = value
+    if isinstance(value, str) and (exact := quantity(value)) is not None:
+        read = float(exact)
     if isinstance(read, bool) or not isinstance(read, int | float) or not number.allows(read):
         raise place.error(f"expected {number.expected}, got {checks.described(value)}")
     return int(read) if number.whole else float(read)
-
-
-def quantity(text: str) -> float | None:
-    """A quantity of Kubernetes (`24`, `0.05`, `500m`, `2k`) as a number; None where it is none.
-
-    Source: apimachinery pkg/api/resource/quantity.go.
-    """
-    match = _QUANTITY.fullmatch(text)
-    return float(Decimal(match[1]) * _SUFFIX[match[2]]) if match else None
 
 
 def policy_to_mapping(policy: ScalePolicy) -> dict[str, Any]:

@@ -58,6 +58,7 @@ class Retirement:
         self._clock, self._wall_clock = clock, wall_clock
         self._order: _Order | None = None
         self._last: Progress | None = None
+        self._alone = False  # whether no other process can have begun what this one has not seen
         self._aborted_s: float | None = None
         self._wake, self._ended = threading.Event(), threading.Event()
         self._wait = wait or self._ended.wait
@@ -73,14 +74,14 @@ class Retirement:
     def keep(self, why: str) -> None:
         """All replicas are wanted: a retirement that nothing was taken away for yet is called off.
 
-        At first also one of the process before this one.
+        At first, and after a pause, also one of the process before this one.
         """
-        if self._last is None or (self._order is not None and not self._order.keep):
+        if not self._alone or (self._order is not None and not self._order.keep):
             self._put(_Order(keep=why))
 
     def pause(self) -> None:
         """Do nothing more for now: another process writes this workload, and goes on at the record."""
-        self._order = None
+        self._order, self._alone = None, False
 
     def stop(self) -> None:
         """End the passes; a replica that is withdrawn is back by itself when its lease is over."""
@@ -94,7 +95,7 @@ class Retirement:
         return self._retry and self._aborted_s is not None and self._clock() < self._aborted_s + RETRY_AFTER_S
 
     def _put(self, order: _Order) -> None:
-        self._order = order
+        self._order, self._alone = order, True
         if not self._background:
             self._run_to_the_end(order)
             return
@@ -114,15 +115,18 @@ class Retirement:
                 self._wait(PASS_S)
 
     def _run_to_the_end(self, order: _Order) -> None:
-        """Passes until it is over, or its budget is."""
+        """Passes until it is over, or its budget is; one pass where all are to stay, and nothing can be seen."""
         begin_s = self._clock()
         while self._order is order and not self._ended.is_set():
             progress = self._pass(order)
-            if progress is not None and (progress.exhausted or self._clock() >= begin_s + OVERALL_S):
+            if order.keep and progress.state is None:
+                self.pause()
+                return
+            if progress.exhausted or self._clock() >= begin_s + OVERALL_S:
                 return
             self._wait(PASS_S)
 
-    def _pass(self, order: _Order) -> Progress | None:
+    def _pass(self, order: _Order) -> Progress:
         """One pass; an order that is carried out is no order any more."""
         now_s = self._wall_clock()
         try:
@@ -133,8 +137,8 @@ class Retirement:
             log.warning("no replica is retired", extra={"reason": str(error)})
             progress = Progress(None, reason=str(error), final=True)
         self._last = progress
-        over = progress.final or (bool(order.keep) and progress.state is None)
-        if over:
+        nothing_there = progress.state is None and progress.rule is None  # where the API fails nobody knows
+        if progress.final or (order.keep and nothing_there):
             self._over(order, progress)
         return progress
 
@@ -148,7 +152,7 @@ class Retirement:
 
 
 _LONGEST_PASS_S = 15.0
-"""A pass is bounded: three looks of the API and one read of a member, 5 s each at most."""
+"""Each call of a pass is bounded; one that waits for an API server that hangs ends with the process."""
 
 
 def _words(progress: Progress | None) -> str:

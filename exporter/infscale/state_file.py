@@ -90,15 +90,24 @@ def recover_state(path: Path, now_s: float) -> Loaded:
 
 
 def write_state(path: Path, state: ScaleState) -> None:
-    """Replace the file in one step: a temporary file beside it, flushed to the disk, then renamed.
+    """Replace the file, as `write_whole` does.
 
-    A link is followed, so that it stays one. When this fails the old file is as it was.
+    Raises:
+        StateError: see `write_whole`.
+    """
+    write_whole(path, json.dumps(to_json(state), separators=(",", ":"), allow_nan=False))
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file in one step: a temporary file beside it, flushed to the disk, then renamed.
+
+    A link is followed, so that it stays one. When this fails the old file is as it was. The record of a retirement
+    (`retire.persisted`) is written so too.
 
     Raises:
         StateError: the folder is not there or not writable, or the disk is full; it names the file.
     """
     target = Path(os.path.realpath(path))
-    text = json.dumps(to_json(state), separators=(",", ":"), allow_nan=False)
     temporary = ""
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)

@@ -139,6 +139,26 @@ def test_where_a_pod_is_read(server, kube, sidecar, annotations, options, port, 
     assert out.splitlines()[2].split()[:6] == ["vllm-00001", "yes", engine, "ok", "5", "2"]
 
 
+@pytest.mark.parametrize(
+    ("annotations", "text"),
+    [
+        ({"prometheus.io/port": "http-metrics"}, "no port is named 'http-metrics' (named are: http)"),
+        ({"prometheus.io/port": "70000"}, "no port is named '70000'"),
+        ({"prometheus.io/port": "0"}, "give a number from 1 to 65535, or a name that the Pods have"),
+        ({"prometheus.io/port": "8000", "prometheus.io/path": "/a b"}, "annotation prometheus.io/path of pod ml/"),
+        ({"prometheus.io/port": "8000", "prometheus.io/scheme": "ftp"}, "'ftp': expected http or https"),
+    ],
+)
+def test_annotations_that_cannot_be(server, kube, annotations, text):
+    """They are named; a Pod that has them is one that cannot be read, and no mistake of the command's."""
+    with Street(server, annotations=annotations) as street:
+        status, out, err = kube(plain=("--target", "4", "--max", "3"))
+        asked = list(street.asked)
+
+    assert (status, out, asked, len(err.splitlines())) == (1, "", [], 1)
+    assert text in err
+
+
 def test_no_sidecar_in_the_pods(server, kube):
     """Without a sidecar, an annotation or --port it is said what to do."""
     with Street(server):

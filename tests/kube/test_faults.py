@@ -17,8 +17,8 @@ from infscale.kube.errors import (
     TimedOut,
     Unreachable,
 )
-from infscale.kube.rest import Rest
-from infscale.kube.transport import MERGE_PATCH, Target
+from infscale.kube.rest import Rest, refusal
+from infscale.kube.transport import MERGE_PATCH, Answer, Target
 from tests.kube import objects
 from tests.kube.conftest import TOKEN
 from tests.kube.wire import Fault
@@ -214,6 +214,15 @@ def test_an_object_that_is_not_one(server, in_cluster, deployment, change, text)
 
     with pytest.raises(BrokenAnswer, match=f"^deployments vllm in namespace ml: {text}"):
         cluster.workload("deployment", "ml", "vllm")
+
+
+@pytest.mark.parametrize("body", [b"[" * 100_000, b'{"message":' * 100_000, b"\xff\xfe", b"", b"[1]"])
+def test_a_refusal_whose_words_cannot_be_read(body):
+    """Too deep, no text, nothing: an error with its status and the beginning of what came."""
+    error = refusal("GET", POD, Answer(500, body))
+
+    assert str(error).startswith("GET pods a in namespace ml: HTTP 500: ")
+    assert_one_line(error)
 
 
 def assert_one_line(error: Exception) -> None:

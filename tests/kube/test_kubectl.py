@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -101,6 +102,21 @@ def test_kubectl_that_hangs_is_ended_with_its_children(pretender, tmp_path):
         read(Kubectl(program=program), timeout_s=1.0)
 
     assert_gone(tmp_path / "pids")
+
+
+def test_a_kubectl_that_the_system_does_not_run(tmp_path):
+    """One for another machine, say: it is named, for a call and for one to a Pod, and nothing is left behind."""
+    program = tmp_path / "kubectl"
+    program.write_bytes(b"\x7fELF of another kind")
+    program.chmod(0o755)
+    kubectl = Kubectl(program=str(program))
+    before = set(Path(tempfile.gettempdir()).glob("infscale-*"))
+
+    with pytest.raises(KubeError, match=rf"^kubectl: {program} cannot be run: Exec format error$"):
+        read(kubectl)
+    with pytest.raises(KubeError, match="cannot be run"):
+        kubectl.proxy("GET", "/api/v1/namespaces/ml/pods/a:1/proxy/", headers={}, timeout_s=5.0, max_bytes=10)
+    assert set(Path(tempfile.gettempdir()).glob("infscale-*")) <= before
 
 
 def test_kubectl_that_leaves_a_child_behind(pretender, tmp_path):

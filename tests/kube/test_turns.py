@@ -43,7 +43,7 @@ def turns(street, cluster, tmp_path):
         settings = PageSettings(port="8000", profiles=tuple(PROFILES.values()), timeout_s=2.0)
         pages = PodPages(cluster, "deployment", "ml", "vllm", settings)
         plain = PlainScaler(applier, cluster)
-        given = {"state": ScaleState(), "state_path": tmp_path / "s", "up": plain, "down": plain, **options}
+        given = {"state": ScaleState(), "state_path": tmp_path / "s", "scaler": plain, **options}
         return KubeTurns(pages, parse_policy(policy), wall_clock=lambda: street.now_s, **given)
 
     return make
@@ -170,7 +170,7 @@ def test_conflicts_without_end(street, turns, tmp_path):
 def test_a_dry_run_counts_against_no_limit(street, turns, tmp_path):
     """What was not done is not remembered as done: later turns may still add what was asked for."""
     street.load = 400
-    dry, policy = {"up": None, "down": None}, "queue:4,uppods=4"
+    dry, policy = {"scaler": None}, "queue:4,uppods=4"
     watched = turns(policy, **dry)
     for _ in range(3):
         turn = watched.turn()
@@ -204,12 +204,10 @@ class Retiring:
 
 
 def test_another_way_down(street, turns, tmp_path):
-    """Scaling down is one object: each turn it goes a step on; up stays a plain write; a step is no change yet."""
+    """Scaling down is one object: each turn it goes a step on; a step is no change yet."""
+    street.server.change("deployments", "vllm", lambda d: d["spec"].update(replicas=2))
     retiring = Retiring(street.server, 3)
-    loop = turns("queue:4,max=2,downwindow=0,downpods=1", down=retiring)
-    street.load = 8
-    assert loop.turn().scaled == Scaled(applied=True)
-    street.load = 0
+    loop = turns("queue:4,max=2,downwindow=0,downpods=1", scaler=retiring)
     messages = []
     for _ in range(3):
         street.now_s += 15

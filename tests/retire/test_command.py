@@ -37,7 +37,12 @@ def found(*containers: Container) -> Claim | Verdict:
         (("infscale", "sim-engine", "--dialect", "sglang", "--port", "8000"), "sglang", 8000),
         (("infscale", "sim-engine"), "vllm", 8000),
         ((*VLLM, "--kv-transfer-config", '{"kv_connector": "LMCacheConnectorV1"}'), "vllm", 8000),
+        ((*VLLM, "--kv-transfer-config.kv_connector", "LMCacheConnectorV1"), "vllm", 8000),
         ((*VLLM, "--data-parallel-size", "4"), "vllm", 8000),
+        (("bash", "-euo", "pipefail", "-c", "vllm serve m --port 8004"), "vllm", 8004),
+        (("bash", "--norc", "-c", "vllm serve m --port 8005"), "vllm", 8005),
+        (("sh", "-c", "vllm serve m \\\n--port 8006"), "vllm", 8006),
+        (("sh", "-c", "vllm serve m --name a#b '--note=c # d' --port 8007"), "vllm", 8007),
     ],
 )
 def test_claims(command, name, port):
@@ -93,6 +98,7 @@ def test_refuses_sglang_roles(role, spelling, where):
         ("--kv_transfer_config", '{"kv_connector_extra_config": {"kv_role": "kv_consumer"}}'),
         ("--kv-transfer-config.kv_role", "kv_both"),
         ("--kv-transfer-config.kv-role=kv_both",),
+        ("--kv-transfer-config", "{kv_role: kv_both}"),
         ("--port", "8000", "--port", "8001"),
     ],
 )
@@ -111,10 +117,17 @@ def test_refuses_several_ports_of_the_container():
     assert_verdict(found(engine(ports=ports)), REFUSED, Rule.ROLE)
 
 
-def test_refuses_a_role_in_a_script():
-    """A shell's script hides nothing."""
-    script = 'exec vllm serve m --kv-transfer-config \'{"kv_role": "kv_both"}\''
-
+@pytest.mark.parametrize(
+    "script",
+    [
+        'exec vllm serve m --kv-transfer-config \'{"kv_role": "kv_both"}\'',
+        "python3 -m sglang.launch_server \\\n--model-path m \\\n--disaggregation-mode prefill\n",
+        "python3 -m sglang.launch_server \\\n  --disaggregation-mode \\\n  decode\n",
+        "vllm serve m --served-model-name a#b --data-parallel-rank 1",
+    ],
+)
+def test_refuses_a_role_in_a_script(script):
+    """A shell's script hides nothing: not on a line of its own, nor behind a # that begins no comment."""
     assert_verdict(found(engine(("sh", "-c", script))), REFUSED, Rule.ROLE)
 
 
@@ -126,6 +139,7 @@ def test_refuses_a_role_in_a_script():
         engine(("sh", "-c", "vllm serve $(cat /model)")),
         engine(("sh", "-c", "vllm serve `cat /model`")),
         engine(("sh", "-c", "vllm serve 'm")),
+        engine(("sh", "-c", "MODE=decode; vllm serve --mode $MODE"), env={"MODE": "null"}),
         engine((*VLLM, "$(EXTRA)")),
         engine((*SGLANG, "--disaggregation-mode=$(MODE)")),
         engine((*SGLANG, "--disaggregation-mode")),
@@ -153,6 +167,8 @@ def test_what_the_environment_tells_is_readable():
     [
         engine(("/start.sh",)),
         engine(("sh", "/start.sh")),
+        engine(("bash", "/start.sh", "-c", "vllm serve m")),
+        engine(("sh", "-e")),
         engine(("python3", "serve.py")),
         engine((), image="example/own:1"),
         engine(("/start.sh",), image="vllm/vllm-openai:v0.11.0"),

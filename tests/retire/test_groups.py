@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infscale.retire.groups import GROUP_LABEL, SEAT_LABEL, SIZE_ANNOTATION, Group, group_of, indices_of
+from infscale.retire.groups import GROUP_LABEL, SEAT_LABEL, SIZE_ANNOTATION, Group, group_of, index_of
 from infscale.retire.rules import Reason
 from tests.retire.pods import pod
 
@@ -24,7 +24,7 @@ def test_a_whole_group():
 
     assert isinstance(found, Group)
     assert [member.name for member in found.pods] == ["v-1", "v-1-1", "v-1-2"]
-    assert indices_of(WHOLE) == [0, 1]
+    assert [index_of(member) for member in (*WHOLE, pod("v-2"))] == [1, 1, 1, 0, None]
 
 
 @pytest.mark.parametrize(

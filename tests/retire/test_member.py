@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -236,6 +237,17 @@ def test_what_is_no_envelope(body):
 
     assert isinstance(found, Reason)
     assert found.rule is Rule.READ_FAILED
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-1", "1" + "0" * 400, "true", '"0"'])
+@pytest.mark.parametrize("field", ["inflight", "read_at", "port", "started_at", "established", "looked_since"])
+def test_a_number_that_cannot_be_is_no_envelope(sidecar, field, number):
+    """What is unusable is not taken for 0, wherever it stands, and the field is named."""
+    text = json.dumps({"port": 1, "started_at": 1, **sidecar.reading()})
+    found = parse_envelope(re.sub(rf'("{field}": )[^,}}]+', rf"\g<1>{number}", text).encode())
+
+    assert isinstance(found, Reason)
+    assert f"{field}: expected a number, 0 or more" in found.detail
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ def test_round_trip(record):
         ({"cut": {"before": 3.5, "after": 2, "at_s": 1, "done": False}}, "damaged"),
         ({"cut": {"before": 3, "after": 2, "at_s": 1, "done": "no"}}, "damaged"),
         ({"cut": []}, "damaged"),
+        ({"reason": None}, "damaged"),
+        ({"started_s": 10**400, "since_s": 10**400}, "damaged"),
         ({"started_s": NOW + 61, "since_s": NOW + 61}, "future"),
         ({"since_s": NOW + 61}, "future"),
     ],
@@ -108,9 +110,13 @@ def test_a_file(tmp_path):
 def test_a_file_that_cannot_be_used(tmp_path):
     """A folder, a missing folder, another's file: an error that names it."""
     (tmp_path / "other").write_text("{}")
+    (tmp_path / "folder").mkdir()
 
-    for path in (tmp_path, tmp_path / "other"):
+    for path in (tmp_path, tmp_path / "other", tmp_path / "other" / "state.json"):
         with pytest.raises(StateError, match=str(path)):
             FileStore(path).load(workload(), NOW)
     with pytest.raises(StateError, match="expected a writable folder"):
         FileStore(tmp_path / "none" / "state.json").save(workload(), WHOLE)
+    with pytest.raises(StateError, match=f"{tmp_path / 'folder'}: cannot be written: Is a directory"):
+        FileStore(tmp_path / "folder").save(workload(), WHOLE)
+    assert sorted(os.listdir(tmp_path)) == ["folder", "other"]

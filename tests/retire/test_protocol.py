@@ -234,20 +234,20 @@ CUT = Cut(3, 2, T)
 
 
 @pytest.mark.parametrize(
-    ("cut", "replicas", "acts"),
+    ("cut", "replicas", "acts", "after"),
     [
-        (CUT, 3, Act.SCALE_DOWN),  # it was decided, and not done
-        (CUT, 2, None),  # it was done, and nobody wrote that down
-        (replace(CUT, done=True), 2, None),
+        (CUT, 3, Act.SCALE_DOWN, Cut(3, 2, T + 2)),  # it was decided, and not done
+        (CUT, 2, None, CUT),  # it was done, and nobody wrote that down
+        (replace(CUT, done=True), 2, None, replace(CUT, done=True)),
     ],
 )
-def test_the_scale_is_never_patched_twice(cut, replicas, acts):
+def test_the_scale_is_never_patched_twice(cut, replicas, acts, after):
     """A controller that was killed around the patch sees by the count whether it was made."""
     fleet = replace(FLEET, replicas=replicas)
     step = advance(record(State.DELETING, idle=FIRST, cut=cut), Seen(verdict=idle(), fleet=fleet), T + 2)
 
     assert step.act is acts
-    assert step.record.cut == cut
+    assert step.record.cut == after
 
 
 def test_a_controller_that_does_not_act_is_helped():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -135,6 +137,24 @@ def test_a_read_that_takes_too_long_in_all(rig):
     assert "over 5 s" in found.reason.detail
 
 
+def test_a_page_is_not_asked_for_when_the_time_is_over(rig):
+    """The sidecar's word came too late: the page's share is not negative."""
+    times, now = iter([0.0, 6.0, 6.0]), rig.cluster().pod("ml", POD)
+    found = MemberReader(rig.cluster(), "ml", clock=lambda: next(times)).read(frozen(rig), now).verdict
+
+    assert (found.kind, found.reason.rule) == (HELD, Rule.READ_FAILED)
+    assert rig.sidecar(POD).calls == ["GET /api/v1/reading"]
+
+
+def test_a_container_that_no_profile_claims_any_more(rig):
+    """Its page would be read as another engine's: it is not read."""
+    rig.api.change("pods", POD, lambda p: p["spec"]["containers"][0].update(command=["/start.sh"]))
+    found = read(rig)
+
+    assert (found.kind, found.reason.rule) == (HELD, Rule.UNCLAIMED)
+    assert rig.sidecar(POD).calls == ["GET /api/v1/reading"]
+
+
 def moved(rig: Rig, what: str) -> None:
     """Something about the Pod changes."""
     match what:
@@ -175,11 +195,22 @@ def test_drift(rig, what, when):
     assert found.kind == IDLE or found.reason.rule in (Rule.DRIFTED, Rule.RESTARTED)
 
 
+EXEC = """\
+#!/bin/sh
+if [ -e "$0.away" ]; then echo "Unable to connect to the server: EOF" >&2; exit 1; fi
+while [ "$1" != -- ]; do shift; done
+shift
+if [ -e "$0.distroless" ]; then false; else "$@"; fi && exit 0
+echo "command terminated with exit code $?" >&2
+exit 1
+"""
+
+
 @pytest.fixture
 def program(tmp_path: Path) -> str:
-    """A program that stands for kubectl: what is run in a container runs here."""
+    """A program that stands for kubectl: what is run in a container runs here; a file beside it lets it fail."""
     script = tmp_path / "kubectl-here"
-    script.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
+    script.write_text(EXEC)
     script.chmod(0o755)
     return str(script)
 
@@ -191,14 +222,10 @@ def without_sidecar(rigs, server: RawServer, program: str, **options) -> Rig:
 
 
 @pytest.mark.parametrize("tools", ["curl python", "python"])
-def test_by_exec_where_there_is_no_sidecar(rigs, program, tools, tmp_path, monkeypatch):
+def test_by_exec_where_there_is_no_sidecar(rigs, program, tools, request, monkeypatch):
     """The engine's page is read in its own container, by curl or by Python; proxy variables do not apply."""
     if tools == "python":
-        (tmp_path / "bin").mkdir()
-        (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
-        (tmp_path / "bin" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-        (tmp_path / "bin" / "python3").chmod(0o755)
-        monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+        request.getfixturevalue("no_curl")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     with raw_server(lambda call: call.page(ENGINE_PAGE)) as server:
         found = read(without_sidecar(rigs, server, program))
@@ -207,13 +234,82 @@ def test_by_exec_where_there_is_no_sidecar(rigs, program, tools, tmp_path, monke
         assert [call.path for call in server.calls] == ["/metrics"]
 
 
+@pytest.fixture
+def no_curl(tmp_path: Path, monkeypatch) -> None:
+    """The container has Python alone."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    (tmp_path / "bin" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+
 @pytest.mark.parametrize("status", ["500 Oops", "404 Not Found"])
 def test_an_exec_that_fails_is_held(rigs, program, status):
-    """Whatever the engine answers but a page."""
+    """Whatever the engine answers but a page; the reason says how its command ended."""
     with raw_server(lambda call: call.page(b"x", status=status)) as server:
         found = read(without_sidecar(rigs, server, program))
 
     assert (found.kind, found.reason.rule) == (HELD, Rule.READ_FAILED)
+    assert found.reason.detail == f"exec into pod {POD}: exit 22: no page came"
+
+
+@pytest.mark.usefixtures("no_curl")
+def test_python_follows_no_redirect(rigs, program):
+    """The page that an engine sends elsewhere is not its own."""
+    with (
+        raw_server(lambda call: call.page(ENGINE_PAGE)) as other,
+        raw_server(lambda call: call.page(b"", f"Location: {other.url('/')}", status="302 Found")) as server,
+    ):
+        found = read(without_sidecar(rigs, server, program))
+
+        assert (found.kind, found.reason.rule, other.calls) == (HELD, Rule.READ_FAILED, [])
+
+
+@pytest.mark.usefixtures("no_curl")
+def test_python_ends_in_time(rigs, program, monkeypatch):
+    """An engine that drips leaves no process behind in its container: 2 s are for the whole page."""
+    ended = threading.Event()
+    monkeypatch.setattr(reader, "ANSWER_S", 20.0)
+
+    def drip(call) -> None:
+        with contextlib.suppress(OSError):
+            call.drip(b"HTTP/1.1 200 OK\r\nContent-Length: 9000\r\n\r\n" + b"x" * 9000, 0.2)
+        ended.set()
+
+    with raw_server(drip) as server:
+        found = read(without_sidecar(rigs, server, program))
+
+        assert (found.kind, found.reason.rule) == (HELD, Rule.READ_FAILED)
+        assert ended.wait(20)
+
+
+def test_annotations_that_cannot_be_without_a_sidecar(rigs, program):
+    """They hold there too, before anything is run in the container."""
+    with raw_server(lambda call: call.page(ENGINE_PAGE)) as server:
+        found = read(without_sidecar(rigs, server, program, annotations={"prometheus.io/port": "http"}))
+
+        assert (found.kind, server.calls) == (HELD, [])
+    assert "annotation prometheus.io/port is 'http'" in found.reason.detail
+
+
+@pytest.mark.parametrize("how", ["away", "distroless", "another engine"])
+def test_without_a_sidecar_clients_that_are_not_seen_hold(rigs, program, how):
+    """Exec fails, the image has no shell, or the container is not the one that was claimed: nobody counts clients."""
+    with raw_server(lambda call: call.page(ENGINE_PAGE)) as server:
+        rig = without_sidecar(rigs, server, program, service="app=none")
+        retirer = rig.retirer()
+        rig.run(retirer, State.WITHDRAWING)
+        if how == "another engine":
+            rig.api.change("pods", POD, lambda p: p["spec"]["containers"][0].update(command=["/start.sh"]))
+        else:
+            Path(f"{program}.{how}").touch()
+        held = [rig.step(retirer) for _ in range(2)]
+        rig.now_s += 30
+        last = rig.step(retirer)
+
+    assert {step.reason for step in held[1:]} == {"client-connections: the engine's client connections cannot be seen"}
+    assert (last.state, rig.replicas) == (State.ABORTED, 3)
 
 
 def test_exec_needs_kubectl(rigs):

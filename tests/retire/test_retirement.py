@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from infscale.applier import KubeApplier
+from infscale.cli.kube_output import outcome_of
 from infscale.core.decision import Reason
 from infscale.core.grammar import parse_policy
 from infscale.core.memory import AT_ONCE
@@ -13,6 +16,7 @@ from infscale.kube_command import KubeTurns, RetiringScaler, Scaled
 from infscale.pod_pages import PageSettings, PodPages
 from infscale.retire.record import State
 from infscale.retirement import RETRY_AFTER_S, Retirement
+from tests.kube.wire import Fault
 from tests.retire.rig import Rig
 
 
@@ -103,6 +107,44 @@ def test_what_another_process_began_is_called_off(rig):
     assert rig.replicas == 2
 
 
+@pytest.mark.parametrize("background", [False, True])
+def test_calling_off_outlasts_an_api_server_that_is_away(rig, background):
+    """The replica is put back as soon as the API server answers again, not left to its lease and its budget."""
+    rig.run(rig.retirer(), State.DRAINING)
+    one = retirement(rig, background=background)
+    rig.api.faults.append(Fault("status", path="/deployments/vllm", status=422, times=2))
+    until_s = time.monotonic() + 30
+    one.keep("load rises")
+    while any(sidecar.withdrawn for sidecar in rig.sidecars.values()) and time.monotonic() < until_s:
+        one.keep("load rises")
+        time.sleep(0.02)
+    one.stop()
+
+    assert "cancelled: load rises" in rig.record
+    assert [fault.times for fault in rig.api.faults] == [0]
+
+
+def test_what_another_process_left_meanwhile_is_called_off(rig):
+    """The Lease was another's for a while, which began a retirement and died: that is not this one's to go on with."""
+    one = retirement(rig)
+    one.keep("all are busy")
+    one.pause()
+    rig.run(rig.retirer(), State.DRAINING)
+    one.keep("all are busy")
+
+    assert not any(sidecar.withdrawn for sidecar in rig.sidecars.values())
+    assert "cancelled: all are busy" in rig.record
+
+
+def test_a_count_that_was_not_decided_on_begins_nothing(rig):
+    """The decision is about five replicas, and there are three by now: the next decision is about these."""
+    message = applier(rig, retirement(rig)).apply(to(3, current=5), rig.now_s)
+
+    assert message == "not scaled: deployment ml/vllm asks for 3 by now, not 5: deciding anew"
+    assert rig.replicas == 3
+    assert not rig.sidecars
+
+
 def test_called_off_is_no_abort_for_the_next_process(rig):
     """What a decision called off may be begun by a process that knows nothing of it, without a person."""
     rig.run(rig.retirer(), State.DRAINING)
@@ -155,6 +197,7 @@ def test_missing_data_takes_nothing_away(rig):
 
     assert rig.replicas == 3
     assert not any(sidecar.withdrawn for sidecar in rig.sidecars.values())
+    assert "cancelled: nothing could be decided (metric)" in rig.record
 
 
 def test_kube_scales_down_through_it(rig):
@@ -164,7 +207,7 @@ def test_kube_scales_down_through_it(rig):
     def turns() -> KubeTurns:
         scaler = RetiringScaler(applier(rig, retirement(rig)), rig.cluster())
         policy = parse_policy("queue:4,max=3")
-        return KubeTurns(pages, policy, state=AT_ONCE, up=scaler, down=scaler, wall_clock=lambda: rig.now_s)
+        return KubeTurns(pages, policy, state=AT_ONCE, scaler=scaler, wall_clock=lambda: rig.now_s)
 
     for pod in rig.pods:
         rig.sidecar(pod).inflight = 0
@@ -172,5 +215,6 @@ def test_kube_scales_down_through_it(rig):
     assert (turn.decision.current, turn.decision.desired, rig.replicas) == (3, 1, 2)
     assert turn.scaled is not None
     assert "Completed" in turn.scaled.message
+    assert outcome_of(turn) == "scaled deployment ml/vllm from 3 to 2, 1 was decided"
     turn = turns().turn()
     assert (turn.scaled, rig.replicas) == (Scaled(True, turn.scaled.message if turn.scaled else ""), 1)

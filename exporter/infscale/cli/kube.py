@@ -22,7 +22,8 @@ import click
 
 from infscale.cli.config_file import config_file_option
 from infscale.cli.engine_options import chosen
-from infscale.cli.options import SECONDS, option
+from infscale.cli.fleet_options import cluster_of
+from infscale.cli.options import SECONDS, Amount, option
 from infscale.cli.policy_options import policy_options, policy_said
 from infscale.cli.retire_options import check_retire, retire_options, retirement_of
 from infscale.errors import SourceError, StateError, UsageError
@@ -61,7 +62,7 @@ _RETIRED_WITHIN_S = 330
 @retire_options
 @option("--watch", is_flag=True, help="Again each --interval, until Ctrl-C.")
 @option("--interval", type=SECONDS, default=15.0, metavar="SECONDS", help="From look to look.")
-@option("--now", type=click.FloatRange(0), metavar="T", help="The instant of the decision, Unix seconds; else now.")
+@option("--now", type=Amount(0), metavar="T", help="The instant of the decision, Unix seconds; else now.")
 @option("--explain", is_flag=True, help="Print each step with its numbers.")
 @option("--port", metavar="PORT", help="Read the Pods there: a number, or a name; else where their annotations say.")
 @option("--path", metavar="PATH", help="Of the page; else as their annotations say, or /metrics.")
@@ -69,7 +70,7 @@ _RETIRED_WITHIN_S = 330
 @option("--engine", metavar="NAME", help="Read the pages as this engine's; else found from them.")
 @option("--engine.select", "--select", multiple=True, metavar="LABEL=VALUE", help="Count only these series.")
 @option("--engine.timeout", type=SECONDS, default=5.0, metavar="SECONDS", help="For one page.")
-@option("--cpu-request", type=click.FloatRange(0, min_open=True), metavar="CORES", help="The Pods' CPU request.")
+@option("--cpu-request", type=Amount(0, min_open=True), metavar="CORES", help="The Pods' CPU request.")
 @option("--kube.context", default="", metavar="NAME", help="Of the kubeconfig; outside a cluster.")
 @option("--kube.config", default="", metavar="FILE", help="The kubeconfig; outside a cluster.")
 @config_file_option()
@@ -77,7 +78,7 @@ def command(config_file: Config, **flags: Any) -> int:
     """Decide once how many replicas a Deployment should have by what its Pods show, and say why; scale it with --apply.
 
     Everything goes through the API server, in a Pod with its service account, else by kubectl; no Pod need be
-    reachable. A Pod is read where its prometheus.io/ annotations say, else at the sidecar's port, else at --port.
+    reachable. A Pod is read at --port, else where its prometheus.io/ annotations say, else at its sidecar's port.
     """
     from infscale import logs
 
@@ -174,14 +175,13 @@ def _state(flags: dict[str, Any]) -> tuple[ScaleState, Path | None]:
 def _turns(
     flags: dict[str, Any], policy: ScalePolicy, settings: PageSettings, state: ScaleState, path: Path | None
 ) -> KubeTurns:
-    from infscale.kube.access import connect
     from infscale.kube_command import KubeTurns
     from infscale.pod_pages import PodPages
 
-    cluster = connect(context=flags["kube_context"], kubeconfig=flags["kube_config"])
+    cluster = cluster_of(flags)
     pages = PodPages(cluster, "deployment", flags["namespace"], flags["deployment"], settings)
     scaler = _scaler(flags, cluster) if flags["apply"] else None
-    return KubeTurns(pages, policy, state=state, state_path=path, up=scaler, down=scaler, wall_clock=_clock(flags))
+    return KubeTurns(pages, policy, state=state, state_path=path, scaler=scaler, wall_clock=_clock(flags))
 
 
 def _scaler(flags: dict[str, Any], cluster: Cluster) -> Scaler:

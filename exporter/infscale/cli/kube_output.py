@@ -38,6 +38,9 @@ def outcome_of(turn: Turn) -> str:
         return f"would scale {change}: nothing is changed without --apply"
     if turn.scaled.applied:
         return f"scaled {change}"
+    if turn.scaled.part_way is not None:
+        change = f"{turn.look.workload} from {decision.current} to {turn.scaled.part_way}"
+        return f"scaled {change}, {decision.desired} was decided"
     return f"not scaled: {turn.look.workload} stays at {decision.current}, {decision.desired} was decided"
 
 

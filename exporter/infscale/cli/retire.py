@@ -16,7 +16,7 @@ import click
 
 from infscale.cli.fleet_options import cluster_of
 from infscale.cli.options import option
-from infscale.cli.retire_options import ROTATION_HELP, TOKEN_FILE_HELP
+from infscale.cli.retire_options import ROTATION_HELP, TOKEN_FILE_HELP, retirer_of
 from infscale.cli.table import printable
 from infscale.errors import UsageError
 
@@ -78,23 +78,11 @@ def _workload(flags: dict[str, Any]) -> tuple[str, str]:
 
 
 def _retirer(flags: dict[str, Any], kind: str, name: str) -> Retirer:
-    from infscale.retire.passes import Retirer
     from infscale.retire.persisted import FileStore
-    from infscale.retire.router import parse_rotation
-    from infscale.scrape_token import read_token
 
-    if flags["withdraw_token_file"]:
-        read_token(flags["withdraw_token_file"])  # a file that cannot be used is told now
-    return Retirer(
-        cluster_of(flags),
-        kind,
-        flags["namespace"],
-        name,
-        store=FileStore(Path(flags["state"])) if flags["state"] else None,
-        token_file=flags["withdraw_token_file"],
-        rotation=parse_rotation(flags["rotation"]) if flags["rotation"] else None,
-        retry=flags["retry"],
-    )
+    store = FileStore(Path(flags["state"])) if flags["state"] else None
+    workload = (kind, flags["namespace"], name)
+    return retirer_of(flags, cluster_of(flags), workload, store=store, retry=flags["retry"])
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The flags of commands that scale down through the retirement protocol: `recommender` and `kube`, with `--apply`."""
+"""The flags of the retirement protocol: of `recommender` and `kube`, whose `--apply` scales down through it.
+
+`infscale retire` has some of them too, and makes its retirer here.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from infscale.errors import UsageError
 
 if TYPE_CHECKING:
     from infscale.kube.cluster import Cluster
+    from infscale.retire.passes import Retirer
     from infscale.retirement import Retirement
 
 TOKEN_FILE_HELP = "The token that the sidecars ask for, to leave rotation."  # noqa: S105 (a help text)
@@ -44,14 +48,23 @@ def retirement_of(
     """What scales the workload (kind, namespace, name) down; None without `--retire`."""
     if not flags["retire"]:
         return None
+    from infscale.retirement import Retirement
+
+    return Retirement(retirer_of(flags, cluster, workload), retry=flags["retry"], background=background)
+
+
+def retirer_of(flags: dict[str, Any], cluster: Cluster, workload: tuple[str, str, str], **more: Any) -> Retirer:
+    """The protocol for a workload (kind, namespace, name); `more` as `Retirer` takes it.
+
+    Raises:
+        UsageError: the token file cannot be used, or the router is none.
+    """
     from infscale.retire.passes import Retirer
     from infscale.retire.router import parse_rotation
-    from infscale.retirement import Retirement
     from infscale.scrape_token import read_token
 
     token_file = flags["withdraw_token_file"]
     if token_file:
-        read_token(token_file)  # a file that cannot be used is told now
+        read_token(token_file)  # what is wrong with it is told now
     rotation = parse_rotation(flags["rotation"]) if flags["rotation"] else None
-    retirer = Retirer(cluster, *workload, token_file=token_file, rotation=rotation)
-    return Retirement(retirer, retry=flags["retry"], background=background)
+    return Retirer(cluster, *workload, token_file=token_file, rotation=rotation, **more)

@@ -31,7 +31,6 @@ BUDGET_S = 10.0
 next one, which finds the others done."""
 
 _FIRST_PAUSE_S = 0.25
-_ENDED = ("Succeeded", "Failed")
 _NAMES_SHOWN = 5
 
 
@@ -68,7 +67,7 @@ def candidates(pods: Sequence[Pod], leaving: int) -> list[Pod]:
     Those that do not run or are not ready leave before any that is ready, whatever they cost; where as many leave as
     there are of a sort, no choice is left.
     """
-    staying = [pod for pod in pods if not pod.deleting and pod.phase not in _ENDED]
+    staying = [pod for pod in pods if not pod.deleting and not pod.ended]
     running = [pod for pod in staying if pod.phase == "Running"]
     left = leaving - (len(staying) - len(running))
     for sort in ([p for p in running if p.ready != "True"], [p for p in running if p.ready == "True"]):

@@ -1,25 +1,18 @@
 """Reads fields of an API object, so that a page that is not what it should be is an error that names the field.
 
-An absent field and null are the same, as they are for the API server. `decode` is the only user.
+An absent field and null are the same, as they are for the API server. `rest` makes them; `decode`, `selector` and
+`leases` read them.
 """
 
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import NoReturn
 
 from infscale.core.numbers import to_milli
 from infscale.kube.errors import BrokenAnswer
-
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(m|u|n|k|M|G|T|P|E|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?")
-_SUFFIX: dict[str | None, Decimal] = {
-    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), None: Decimal(1),
-    **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
-    **{letter + "i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
-}  # fmt: skip
+from infscale.quantity import quantity
 
 
 class Fields:
@@ -115,17 +108,13 @@ class Fields:
     def quantity_milli(self, key: str) -> int | None:
         """A resource quantity (`250m`, `1.5`, `2`) in thousandths, rounded up; None where it is absent.
 
-        Source: apimachinery pkg/api/resource/quantity.go, its grammar and `MilliValue`.
+        Source: apimachinery pkg/api/resource/quantity.go, `MilliValue`.
         """
         value = self._json.get(key)
         if value is None:
             return None
-        match = _QUANTITY.fullmatch(str(value)) if isinstance(value, str | int | float) else None
-        if match is None:
-            return self._wrong(key, value, "a quantity such as 500m or 2")
-        number, suffix = match.groups()
-        unit = _SUFFIX.get(suffix)
-        return to_milli(Decimal(number) * (Decimal(f"1{suffix}") if unit is None else unit))
+        exact = quantity(str(value)) if isinstance(value, str | int | float) else None
+        return self._wrong(key, value, "a quantity such as 500m or 2") if exact is None else to_milli(exact)
 
     def _wrong(self, key: str, value: object, expected: str) -> NoReturn:
         what = f"{self._path}{key}".rstrip(".") or "the answer"

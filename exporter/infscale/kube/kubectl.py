@@ -34,7 +34,7 @@ from urllib.parse import urlencode
 
 from infscale.errors import UsageError
 from infscale.kube.errors import BrokenAnswer, KubeError, TimedOut, Unreachable, one_line
-from infscale.kube.kubectl_proxy import KubectlProxy
+from infscale.kube.kubectl_proxy import MAX_STDERR_BYTES, NOT_THE_NETWORK, KubectlProxy, start
 from infscale.kube.objects import ExecAnswer
 from infscale.kube.transport import MAX_ANSWER_BYTES, MERGE_PATCH, Answer, Method, Target
 from infscale.scrape_wire import Deadline
@@ -58,8 +58,6 @@ _NO_CONNECTION = (
     "connection reset",
 )
 _ENDED = re.compile(r"^command terminated with exit code (\d{1,3})$")
-_NOT_THE_NETWORK = ("x509:", "tls:", "getting credentials")  # another try would give the same
-_MAX_STDERR_BYTES = 64 * 1024
 
 
 class Kubectl:
@@ -139,14 +137,7 @@ class Kubectl:
         with tempfile.TemporaryFile() as stdin, tempfile.TemporaryFile() as stderr:
             stdin.write(body)
             stdin.seek(0)
-            # A session of its own: a login plugin of kubectl's that hangs is ended with it.
-            process = subprocess.Popen(  # noqa: S603 (the program is the person's own kubectl, and no shell is involved)
-                [*self._command, *arguments],
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                start_new_session=True,
-            )
+            process = start([*self._command, *arguments], stdin=stdin, stderr=stderr)
             assert process.stdout is not None  # noqa: S101 (it is a pipe)
             with process.stdout as stdout:
                 try:
@@ -160,7 +151,7 @@ class Kubectl:
                         raise TimeoutError from None
                     raise
             stderr.seek(0)
-            return process.returncode, output, stderr.read(_MAX_STDERR_BYTES).decode("utf-8", "replace")
+            return process.returncode, output, stderr.read(MAX_STDERR_BYTES).decode("utf-8", "replace")
 
 
 def _read(stdout: IO[bytes], deadline: float, max_bytes: int) -> bytes:
@@ -200,7 +191,7 @@ def _answer(complaint: str) -> Answer:
     if said and (said["reason"] or "") in ("", *_STATUS_OF_REASON):
         return _status(_STATUS_OF_REASON.get(said["reason"] or "InternalError", 500), said["message"])
     words = one_line(text.removeprefix("error: ").removeprefix("Error: ")) or "it failed without a word"
-    if any(sign in text for sign in _NO_CONNECTION) and not any(sign in text for sign in _NOT_THE_NETWORK):
+    if any(sign in text for sign in _NO_CONNECTION) and not any(sign in text for sign in NOT_THE_NETWORK):
         raise Unreachable(f"kubectl: {words}")
     raise KubeError(f"kubectl: {words}")
 

@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from typing import IO
 
 from infscale import __version__
 from infscale.kube.errors import BrokenAnswer, KubeError, TimedOut, Unreachable, one_line
@@ -25,8 +26,10 @@ from infscale.scrape_http import read_body, read_head
 from infscale.scrape_wire import Deadline, Wire, WireFault
 
 _PATHS = "^/api/v1/namespaces/[^/]+/pods/[^/]+/proxy(/|$)"
-_NOT_THE_NETWORK = ("x509:", "tls:", "getting credentials")
-_MAX_STDERR_BYTES = 64 * 1024
+NOT_THE_NETWORK = ("x509:", "tls:", "getting credentials")
+"""In what kubectl says: another try would give the same."""
+
+MAX_STDERR_BYTES = 64 * 1024
 
 
 class KubectlProxy:
@@ -94,16 +97,11 @@ class _Running:
         self._folder = tempfile.mkdtemp(prefix="infscale-")  # 0700
         self.path = os.path.join(self._folder, "s")
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed by stop)
-        # A session of its own: a login plugin of kubectl's that hangs is ended with it.
-        self._process = subprocess.Popen(  # noqa: S603 (the person's own kubectl, and no shell is involved)
-            [*command, "proxy", f"--unix-socket={self.path}", f"--accept-paths={_PATHS}"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=self._stderr,
-            start_new_session=True,
-        )
+        self._process: subprocess.Popen[bytes] | None = None
+        arguments = ["proxy", f"--unix-socket={self.path}", f"--accept-paths={_PATHS}"]
         try:
-            self._wait_until_it_serves(deadline)
+            self._process = start([*command, *arguments], stdin=subprocess.DEVNULL, stderr=self._stderr)
+            self._wait_until_it_serves(self._process, deadline)
         except BaseException:
             self.stop()
             raise
@@ -111,33 +109,48 @@ class _Running:
     @property
     def ended(self) -> bool:
         """Whether the process is gone."""
-        return self._process.poll() is not None
+        return self._process is None or self._process.poll() is not None
 
     def complained_of(self, body: bytes) -> bool:
         """Whether a body is kubectl's own complaint that it has no way to the API server: it logs the same words."""
-        return bool(body.strip()) and body.strip() in os.pread(self._stderr.fileno(), _MAX_STDERR_BYTES, 0)
+        return bool(body.strip()) and body.strip() in os.pread(self._stderr.fileno(), MAX_STDERR_BYTES, 0)
 
     def stop(self) -> None:
         """End the process and what it started, and take the socket away."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
         self._stderr.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _wait_until_it_serves(self, deadline: Deadline) -> None:
+    def _wait_until_it_serves(self, process: subprocess.Popen[bytes], deadline: Deadline) -> None:
         """It prints one line once it listens."""
-        assert self._process.stdout is not None  # noqa: S101 (it is a pipe)
+        assert process.stdout is not None  # noqa: S101 (it is a pipe)
         with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
+            selector.register(process.stdout, selectors.EVENT_READ)
             left_s = deadline.left_s()
             if left_s <= 0 or not selector.select(left_s):
                 raise TimedOut(f"kubectl proxy did not begin within {deadline.budget_s:.3g} s")
-        if not os.read(self._process.stdout.fileno(), 4096):
-            words = os.pread(self._stderr.fileno(), _MAX_STDERR_BYTES, 0).decode("utf-8", "replace")
+        if not os.read(process.stdout.fileno(), 4096):
+            words = os.pread(self._stderr.fileno(), MAX_STDERR_BYTES, 0).decode("utf-8", "replace")
             raise KubeError(f"kubectl: {one_line(words.removeprefix('error: ')) or 'proxy ended without a word'}")
+
+
+def start(command: Sequence[str], *, stdin: IO[bytes] | int, stderr: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start kubectl in a session of its own, so that a login plugin of it that hangs is ended with it.
+
+    Raises:
+        KubeError: the system does not run it.
+    """
+    try:
+        return subprocess.Popen(  # noqa: S603 (the person's own kubectl, and no shell is involved)
+            command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True
+        )
+    except OSError as error:
+        raise KubeError(f"kubectl: {command[0]} cannot be run: {error.strerror}") from None
 
 
 class _SocketWire(Wire):
@@ -172,6 +185,6 @@ def _fault(fault: WireFault, method: str, path: str) -> KubeError:
 
 def _no_api(body: bytes) -> KubeError:
     words = one_line(body.decode("utf-8", "replace"))
-    if any(sign in words for sign in _NOT_THE_NETWORK):
+    if any(sign in words for sign in NOT_THE_NETWORK):
         return KubeError(f"kubectl: {words}")
     return Unreachable(f"kubectl: the API server cannot be reached: {words}")

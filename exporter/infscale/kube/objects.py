@@ -188,6 +188,11 @@ class Pod:
         """Whether it is on its way out."""
         return self.deletion_s is not None
 
+    @property
+    def ended(self) -> bool:
+        """Whether it has run to its end, and never runs again."""
+        return self.phase in ("Succeeded", "Failed")
+
     def port(self, name: str) -> int | None:
         """The number of the port that a container names so; None where none does."""
         found = (port.number for container in self.containers for port in container.ports if port.name == name)

@@ -20,7 +20,9 @@ from infscale.kube.transport import Answer, Method, Target, Transport
 _NO_WAY = "error trying to reach service"
 """How the API server begins when the Pod does not take its connection (apimachinery pkg/util/proxy/transport.go)."""
 
-_PATH = re.compile(r"[!-~]*")
+PATH = re.compile(r"[!-~]*")
+"""What can be sent as a path: printable ASCII without blanks."""
+
 _HEADER = re.compile(r"[\w-]+")
 
 
@@ -107,7 +109,7 @@ def _check(target: Target, path: str, scheme: str, headers: Mapping[str, str]) -
     """Refuse what would be another request than it looks like. Raises UsageError."""
     if scheme not in ("http", "https"):
         raise UsageError(f"{target}: the scheme {scheme!r}: expected http or https")
-    if not _PATH.fullmatch(path):
+    if not PATH.fullmatch(path):
         raise UsageError(f"{target}: the path {path[:80]!r}: expected printable ASCII without blanks, as /metrics")
     for header, value in headers.items():
         if not _HEADER.fullmatch(header) or not value.isprintable() or not value.isascii():

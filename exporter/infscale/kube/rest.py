@@ -200,7 +200,7 @@ def message(body: bytes) -> str:
     """What a Status object says, else the beginning of what came instead."""
     try:
         status = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _excerpt(body)
     text = status.get("message") if isinstance(status, dict) else None
     return one_line(text) if isinstance(text, str) and text else _excerpt(body)

@@ -6,6 +6,7 @@ The sidecar's word is a claim. `member` holds it against the series on the page.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -36,8 +37,6 @@ class Clients:
 
     def quiet_s(self, now_s: float) -> float:
         """For how long no client was connected; `now_s` is taken where the sidecar does not tell its own time."""
-        if self.established:
-            return 0.0
         at_s = now_s if self.looked_at_s is None else self.looked_at_s
         return at_s - max(self.looked_since_s, self.last_seen_s or self.looked_since_s)
 
@@ -133,16 +132,19 @@ class _Said:
         return value
 
     def number(self, key: str) -> float | None:
-        """A number; None where it is null or absent."""
+        """A number, 0 or more; None where it is null or absent."""
         value = self._json.get(key)
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise _WrongError(f"{key}: expected a number or null")
+        if value is None:
+            return None
+        # Python's JSON has NaN, Infinity and integers of any length; float64 ends at 1.8e308.
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= sys.float_info.max:
+            raise _WrongError(f"{key}: expected a number, 0 or more, or null")
         return value
 
     def count(self, key: str) -> float:
-        """A number, 0 or more."""
+        """A number, 0 or more, that has to be there."""
         value = self.number(key)
-        if value is None or not value >= 0:
+        if value is None:
             raise _WrongError(f"{key}: expected a number, 0 or more")
         return value
 

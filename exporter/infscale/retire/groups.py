@@ -28,14 +28,14 @@ class Group:
     pods: tuple[Pod, ...]
 
 
-def indices_of(pods: Sequence[Pod]) -> list[int]:
-    """The group indices that the Pods have, ascending."""
-    return sorted({index for pod in pods if (index := _number(pod.labels.get(GROUP_LABEL))) is not None})
+def index_of(pod: Pod) -> int | None:
+    """The index of the group that a Pod belongs to; None where it belongs to none."""
+    return _number(pod.labels.get(GROUP_LABEL))
 
 
 def group_of(pods: Sequence[Pod], index: int) -> Group | Reason:
     """The group with an index, or what is not right with it, by name."""
-    members = [pod for pod in pods if _number(pod.labels.get(GROUP_LABEL)) == index]
+    members = [pod for pod in pods if index_of(pod) == index]
     seats = [(_number(pod.labels.get(SEAT_LABEL)), pod) for pod in members]
     if without := [pod.name for seat, pod in seats if seat is None]:
         return _not_whole(index, f"{', '.join(without)} has no seat (label {SEAT_LABEL})")

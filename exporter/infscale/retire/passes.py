@@ -24,7 +24,7 @@ from infscale.kube.objects import Workload
 from infscale.retire.look import Looker
 from infscale.retire.persisted import AnnotationStore, Store
 from infscale.retire.protocol import OVERALL_S, Act, Step, abort, advance
-from infscale.retire.record import Record, State
+from infscale.retire.record import Frozen, Record, State
 from infscale.retire.rules import Reason, Rule
 from infscale.retire.seen import Choice, Seen
 from infscale.retire.siblings import KINDS
@@ -140,7 +140,7 @@ class Retirer:
             workload = self.check()
             record = self._store.load(workload, now_s)
         except KubeError as error:
-            return Progress(None, reason=str(Reason(Rule.API, str(error))), rule=Rule.API)
+            return _unseen(error)
         if record is None or (record.state.final and record.started_s != self._following):
             return self._begin(workload, record, now_s)
         self._following = record.started_s
@@ -165,7 +165,7 @@ class Retirer:
             workload = self.check()
             record = self._store.load(workload, now_s)
         except KubeError as error:
-            return Progress(None, reason=str(Reason(Rule.API, str(error))), rule=Rule.API)
+            return _unseen(error)
         if record is None or not record.state.may_abort:
             return Progress(None) if record is None else _progress(record, None, now_s)
         return self._carry_out(workload, record, abort(record, Reason(Rule.CANCELLED, why), now_s), now_s)
@@ -182,7 +182,7 @@ class Retirer:
         except NotAllowed:
             raise
         except KubeError as error:
-            return Progress(None, reason=str(Reason(Rule.API, str(error))), rule=Rule.API)
+            return _unseen(error)
         self._following, self._retry = now_s, False
         return _progress(record, None, now_s)
 
@@ -212,7 +212,7 @@ class Retirer:
                     target = record.members[0]
                     self._cluster.delete_pod(self._namespace, target.name, uid=target.uid)
                 case Act.PUT_BACK:
-                    return self._put_back(record)
+                    self._put_back(record.members[0])
         except KubeError as error:
             return Reason(Rule.API, str(error))
         return None
@@ -244,15 +244,23 @@ class Retirer:
         self._store.save(self.check(), replace(record, cut=replace(cut, done=True)))
         return None
 
-    def _put_back(self, record: Record) -> Reason | None:
-        target = record.members[0]
+    def _put_back(self, target: Frozen) -> None:
+        """Back in rotation; whatever fails is no reason to hold: the lease runs out by itself."""
         try:
             pod = self._cluster.pod(self._namespace, target.name)
+            failed = self._withdrawer.put_back(pod) if pod.uid == target.uid else None
         except NotFound:
-            return None
-        if pod.uid == target.uid and (failed := self._withdrawer.put_back(pod)):
-            log.warning("its lease runs out by itself", extra={"pod": pod.name, "s": LEASE_S, "reason": str(failed)})
-        return None
+            return
+        except KubeError as error:
+            failed = Reason(Rule.API, str(error))
+        if failed:
+            fields = {"pod": target.name, "s": LEASE_S, "reason": str(failed)}
+            log.warning("its lease runs out by itself", extra=fields)
+
+
+def _unseen(error: KubeError) -> Progress:
+    """Not even the record could be read, or the first one not be written."""
+    return Progress(None, reason=str(Reason(Rule.API, str(error))), rule=Rule.API)
 
 
 def _progress(record: Record, reason: Reason | None, now_s: float) -> Progress:

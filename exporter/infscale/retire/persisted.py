@@ -6,12 +6,9 @@ began anew, or a scale that is patched twice, would be the price.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import stat
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +19,7 @@ from infscale.kube.cluster import Cluster
 from infscale.kube.errors import Conflict
 from infscale.kube.objects import Workload
 from infscale.retire.record import Cut, Frozen, IdleRead, Record, State
+from infscale.state_file import write_whole
 
 ANNOTATION = "infscale.dev/retirement"
 KIND, VERSION = "infscale retirement", 1
@@ -105,22 +103,8 @@ class FileStore:
         return decode(content.decode("utf-8", "replace"), str(self._path), workload, now_s)
 
     def save(self, workload: Workload, record: Record) -> None:
-        """See `Store`. A temporary file beside it, flushed to the disk, then renamed."""
-        target = Path(os.path.realpath(self._path))
-        temporary = ""
-        try:
-            descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(encode(record) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
-        except OSError as fault:
-            with contextlib.suppress(OSError):
-                if temporary:
-                    os.unlink(temporary)
-            why = f"cannot be written: {fault.strerror}; expected a writable folder {target.parent}"
-            raise StateError(f"{self._path}: {why}") from fault
+        """See `Store`."""
+        write_whole(self._path, encode(record) + "\n")
 
 
 def encode(record: Record) -> str:

@@ -198,10 +198,8 @@ def _deleting(record: Record, seen: Seen, now_s: float) -> Step:
         return _held(record, fleet.trouble, idle=record.idle)
     if fleet.steered and (step := _steer(record, fleet)):
         return step
-    cut = Cut(fleet.replicas, fleet.replicas - 1, now_s)
-    if record.cut and record.cut.before == cut.before:
-        cut = record.cut  # written before, and not done
-    return Step(replace(record, cut=cut), Act.SCALE_DOWN)
+    # One that was written before was not done: the time that the controller has for it begins with this patch.
+    return Step(replace(record, cut=Cut(fleet.replicas, fleet.replicas - 1, now_s)), Act.SCALE_DOWN)
 
 
 def _steer(record: Record, fleet: Fleet) -> Step | None:

@@ -6,7 +6,6 @@ Whoever read the page may have claimed anything; here only what stands on it cou
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from infscale.engines import PROFILES
 from infscale.errors import ExpositionError
 from infscale.exposition import Sample, parse
 from infscale.normalise import read_page
-from infscale.reading import ASLEEP, FRESH, OK, ReadFailure
+from infscale.reading import ASLEEP, COUNT_LIMIT, FRESH, OK, ReadFailure
 
 INFLIGHT, UP, ENGINE_STATE = "infscale_inflight_requests", "infscale_up", "infscale_engine_state"
 _PARTS = ("infscale_running_requests", "infscale_waiting_requests")
@@ -79,7 +78,7 @@ def _sidecar_page(text: str) -> Series:
         return Series(None, fault=str(error), not_metrics=True)
     counted = [sample for sample in samples if sample.name == INFLIGHT or sample.name in _PARTS]
     for sample in counted:  # what is unusable is told before what is missing
-        if not 0 <= sample.value < math.inf:
+        if not 0 <= sample.value < COUNT_LIMIT:
             return Series(None, fault=f"{sample.name} is {sample.value:g}: expected a number of requests, 0 or more")
     if lack := _lack(samples):
         return Series(None, fault=lack)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from infscale.kube.deletion_cost import is_foreign
 from infscale.kube.objects import DELETION_COST, Owner, Pod, Workload
-from infscale.retire.groups import GROUP_LABEL, NAME_LABEL, SEAT_LABEL
+from infscale.retire.groups import NAME_LABEL, SEAT_LABEL, index_of
 from infscale.retire.record import Record
 from infscale.retire.rules import Reason, Rule
 from infscale.retire.seen import Fleet
@@ -23,14 +23,13 @@ def selector_of(workload: Workload) -> str:
 
 def active(pods: Iterable[Pod]) -> list[Pod]:
     """The Pods that are there to stay: neither leaving nor at their end."""
-    return [pod for pod in pods if not pod.deleting and pod.phase not in ("Succeeded", "Failed")]
+    return [pod for pod in pods if not pod.deleting and not pod.ended]
 
 
 def number_of(workload: Workload, pod: Pod) -> int | None:
     """The ordinal of the replica that a Pod is or belongs to; None where it has none."""
     if workload.kind == LEADER_WORKER_SET:
-        label = pod.labels.get(GROUP_LABEL, "")
-        return int(label) if label.isascii() and label.isdigit() else None
+        return index_of(pod)
     return ordinal(pod) if workload.kind == STATEFUL_SET else None
 
 

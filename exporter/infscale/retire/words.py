@@ -16,6 +16,10 @@ from infscale.kube.objects import Container
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh")
 _KUBELET_REFERENCE = re.compile(r"\$(\$)?\(([A-Za-z_][A-Za-z0-9_.-]*)\)")
 _SHELL_REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
+_HASH_IN_A_WORD = re.compile(r"(?<=[^\s();<>|&])#")
+"""It begins no comment in a shell, but does for shlex, to which it is _HASH for so long."""
+
+_HASH = "\ue000"
 
 
 class UnreadableError(Exception):
@@ -50,25 +54,36 @@ def _expanded(word: str, env: Mapping[str, str]) -> str:
 
 
 def _script(words: Sequence[str]) -> str | None:
-    """The script of `sh -c SCRIPT`, wherever the shell stands in the command; None without one."""
+    """The script of `sh -c SCRIPT` or `bash -euo pipefail -c SCRIPT`, wherever that stands; None without one."""
     for position, word in enumerate(words[:-1]):
         if word.rpartition("/")[2] not in _SHELLS:
             continue
+        named = False
         for offset, option in enumerate(words[position + 1 : -1], position + 1):
-            if not option.startswith("-"):
+            if named:
+                named = False  # the name of an option of the shell's own, as pipefail
+                continue
+            if not option.startswith(("-", "+")):
                 break
             if not option.startswith("--") and "c" in option:
                 return words[offset + 1]
+            named = option.endswith(("o", "O"))
     return None
 
 
 def _script_words(script: str, env: Mapping[str, str]) -> list[str]:
-    known = _SHELL_REFERENCE.sub(lambda match: env.get(match[1] or match[2], match[0]), script)
+    """The words of a script, as the shell splits it: a line that ends in a backslash goes on in the next."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        return match[0] if f"{name}=" in script else env.get(name, match[0])  # what it sets itself is not known here
+
+    known = _SHELL_REFERENCE.sub(value, script.replace("\\\n", ""))
     if "$" in known or "`" in known:
         raise UnreadableError("its shell script takes words from outside the manifest, and they may be any flag")
-    lexer = shlex.shlex(known, posix=True, punctuation_chars=True)
+    lexer = shlex.shlex(_HASH_IN_A_WORD.sub(_HASH, known), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:
-        return [word for word in lexer if word.strip()]
+        return [word.replace(_HASH, "#") for word in lexer]
     except ValueError as error:
         raise UnreadableError(f"its shell script cannot be read ({error})") from None
