@@ -3,10 +3,10 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help demo test lint fmt bench scoreboard fuzz soak image image-test venv clean
+.PHONY: help demo test lint fmt generate bench scoreboard fuzz mutation soak image image-test venv clean
 
 help: ## list the commands
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-12s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-16s %s\n' "$$name" "$$what"; done
 
 demo: $(READY) ## the whole loop on this machine, two minutes; REPLAY=1: a recorded engine beside the truth; PORT=N if 10047 is taken
 	@$(PY) -m infscale demo $(if $(REPLAY),--replay) $(if $(PORT),--port $(PORT))
@@ -23,6 +23,13 @@ fmt: $(READY) ## format the code and mend what ruff can
 	@$(VENV)/bin/ruff check --quiet --fix-only .
 	@$(VENV)/bin/ruff format .
 
+generate: $(READY) ## write what is made from code: docs/reference, docs/metrics.md, dashboards, rules in k8s/, rules/workload_test.yaml
+	@$(PY) tools/reference.py
+	@$(PY) tools/metrics_table.py
+	@$(PY) tools/prometheus_rule.py
+	@$(PY) -m tools.dashboards
+	@$(PY) -m tests.rules.generate
+
 bench: $(READY) ## every benchmark, one table; JSON=1 for a list of objects, ARGS="--quick", names, or --markdown for docs/performance.md
 	@$(PY) -c 'import simpy' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[bench]'
 	@$(PY) -m bench $(if $(JSON),--json) $(ARGS)
@@ -33,6 +40,10 @@ scoreboard: $(READY) ## policies on the public traces of TRACES=DIR, for minutes
 fuzz: $(READY) ## look for inputs that break a reader: TARGET=exposition, SECONDS_EACH=600
 	@$(PY) -c 'import atheris' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --no-input 'atheris>=3.0'
 	@PYTHONPATH=exporter:sim:. $(PY) -m tests.fuzz $(TARGET) --seconds $(or $(SECONDS_EACH),600)
+
+mutation: $(READY) ## which mutants of PACKAGE=core (or drain) no test notices; ARGS="--children 2", or names of functions
+	@$(PY) -m pip install --quiet --disable-pip-version-check --no-input mutmut==3.8.1
+	@$(PY) -m tools.mutation $(or $(PACKAGE),core) $(ARGS)
 
 soak: $(READY) ## a million scrapes, a day of decisions, 1,000 signals: does anything grow? ARGS="--scrapes 50000" for less
 	@$(PY) -m tests.soak $(ARGS)

@@ -1,4 +1,4 @@
-"""A real Prometheus server (Debian's package) that scrapes what a test runs, and answers its queries."""
+"""A real Prometheus server (Debian's package): it scrapes what a test runs, and answers its queries."""
 
 from __future__ import annotations
 
@@ -8,33 +8,40 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import requests
 
-LONG_S = 40.0
+LONG_S = 60.0
 
 
 class Prometheus:
-    """A running server."""
+    """A running server.
 
-    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+    Args:
+        folder: for its configuration, log and data; data that is there already is served.
+        config: what stands in `prometheus.yml`.
+        flags: further ones of the server.
+    """
+
+    def __init__(self, folder: Path, config: dict[str, Any], *flags: str) -> None:
         found = shutil.which("prometheus")
         assert found, "no prometheus on the PATH: `make test` installs it"
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.address = f"127.0.0.1:{free.getsockname()[1]}"
         (folder / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
         self._log = (folder / "prometheus.log").open("w")
-        self._session = requests.Session()
-        self._session.trust_env = False
+        self.session = requests.Session()
+        self.session.trust_env = False
         self._process = subprocess.Popen(
             [
                 found,
                 f"--config.file={folder / 'prometheus.yml'}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address={self.address}",
+                *flags,
             ],
             stdout=self._log,
             stderr=subprocess.STDOUT,
@@ -50,21 +57,21 @@ class Prometheus:
         end = time.monotonic() + LONG_S
         while time.monotonic() < end:
             with contextlib.suppress(requests.RequestException):
-                if self._session.get(f"{self.url}/-/ready", timeout=2).status_code == 200:
+                if self.session.get(f"{self.url}/-/ready", timeout=2).status_code == 200:
                     return
             time.sleep(0.05)
         raise AssertionError("Prometheus did not become ready")
 
     def query(self, expression: str, path: str = "query", **more: str) -> list[dict[str, Any]]:
-        """The result of an instant query (or another path of the API)."""
-        answer = self._session.get(
-            f"{self.url}/api/v1/{path}",
-            params={"query": expression, **more},
-            timeout=LONG_S,
-        ).json()
-        assert answer["status"] == "success", answer
-        result: list[dict[str, Any]] = answer["data"]["result"]
+        """The result of an instant query (or of `query_range`)."""
+        result: list[dict[str, Any]] = self.ask(path, {"query": expression, **more})["result"]
         return result
+
+    def ask(self, path: str, form: Mapping[str, str]) -> Any:
+        """What a path of the API below /api/v1 answers to these parameters."""
+        answer = self.session.get(f"{self.url}/api/v1/{path}", params=form, timeout=LONG_S).json()
+        assert answer["status"] == "success", f"{answer.get('error')}: {form}"
+        return answer["data"]
 
     def close(self) -> None:
         """End it."""
@@ -74,7 +81,7 @@ class Prometheus:
         finally:
             self._process.kill()
             self._log.close()
-            self._session.close()
+            self.session.close()
 
 
 @contextlib.contextmanager

@@ -21,16 +21,16 @@ need_venv() {
     package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
     command -v apt-get >/dev/null || stop "$1 lacks the modules venv and ensurepip; install them and run make again"
     [ "$(id -u)" = 0 ] || stop "$1 cannot make virtual environments; run once: sudo apt-get install -y $package"
-    echo "installing $package"
+    echo "installing $package" >&2
     tools/apt.sh "$package"
 }
 
 if ! suits "$venv/bin/python" || ! "$venv/bin/python" -c 'import pip' 2>/dev/null; then
     python=$(find_python)
     need_venv "$python"
-    echo "making $venv with $("$python" --version)"
+    echo "making $venv with $("$python" --version)" >&2
     rm -rf "$venv"
     "$python" -m venv "$venv"
 fi
-echo "installing infscale and its tools into $venv"
+echo "installing infscale and its tools into $venv" >&2
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[dev]'

@@ -8,8 +8,6 @@ order of dependence, and its answer is given back by remote write before the nex
 from __future__ import annotations
 
 import contextlib
-import shutil
-import socket
 import struct
 import subprocess
 import time
@@ -19,19 +17,17 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
-import requests
 import yaml
 
 from tests.dashboards.scenario import END_S, START_S, STEP_S, lines
+from tests.prometheus_server import LONG_S, Prometheus
 from tools.dashboards.builder import metrics_in
-
-RULES = Path(__file__).resolve().parent.parent.parent / "rules"
-LONG_S = 60.0
+from tools.prometheus_rule import rule_files
 
 _LOOKBACK = "14s"
 """A history that was loaded has no marks where a series ends. So a sample counts until the next is due, 15 s later."""
 
-_CONFIG = "storage:\n  tsdb:\n    out_of_order_time_window: 1d\n"
+_CONFIG = {"storage": {"tsdb": {"out_of_order_time_window": "1d"}}}
 
 Series = dict[str, Any]
 
@@ -64,46 +60,22 @@ class Answer:
         return sums
 
 
-class History:
-    """A running server.
+class History(Prometheus):
+    """A running server that is given its series instead of scraping them.
 
     Args:
         folder: for its data.
     """
 
     def __init__(self, folder: Path) -> None:
-        found = shutil.which("prometheus")
-        assert found, "no prometheus on the PATH: `make test` installs it"
-        (folder / "prometheus.yml").write_text(_CONFIG)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
-        self._log = (folder / "prometheus.log").open("w")
-        self._kept: dict[str, Answer] = {}
-        self._session = requests.Session()
-        self._session.trust_env = False
-        self._process = subprocess.Popen(
-            [
-                found,
-                f"--config.file={folder / 'prometheus.yml'}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address={self.url.removeprefix('http://')}",
-                f"--query.lookback-delta={_LOOKBACK}",
-                "--web.enable-remote-write-receiver",
-                "--web.cors.origin=.*",
-            ],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
+        super().__init__(
+            folder,
+            _CONFIG,
+            f"--query.lookback-delta={_LOOKBACK}",
+            "--web.enable-remote-write-receiver",
+            "--web.cors.origin=.*",
         )
-
-    def wait_ready(self) -> None:
-        """Until it answers queries."""
-        end = time.monotonic() + LONG_S
-        while time.monotonic() < end:
-            with contextlib.suppress(requests.RequestException):
-                if self._session.get(f"{self.url}/-/ready", timeout=2).status_code == 200:
-                    return
-            time.sleep(0.05)
-        raise AssertionError("Prometheus did not become ready")
+        self._kept: dict[str, Answer] = {}
 
     def over_time(self, expr: str) -> Answer:
         """A query's answer over the whole history, kept until more is written."""
@@ -114,26 +86,19 @@ class History:
     def ask_over_time(self, expr: str) -> Answer:
         """The same, asked for now."""
         began = time.monotonic()
-        form = {"query": expr, "start": str(START_S), "end": str(END_S), "step": str(STEP_S)}
-        answer = self._session.post(f"{self.url}/api/v1/query_range", data=form, timeout=LONG_S).json()
-        assert answer["status"] == "success", f"{answer.get('error')}: {expr}"
-        return Answer(answer["data"]["result"], time.monotonic() - began)
+        series = self.query(expr, "query_range", start=str(START_S), end=str(END_S), step=str(STEP_S))
+        return Answer(series, time.monotonic() - began)
 
     def now(self, expr: str, at_s: float = END_S) -> Answer:
         """A query's answer at one instant."""
         began = time.monotonic()
-        form = {"query": expr, "time": str(at_s)}
-        answer = self._session.post(f"{self.url}/api/v1/query", data=form, timeout=LONG_S).json()
-        assert answer["status"] == "success", f"{answer.get('error')}: {expr}"
-        series = [{**one, "values": [one["value"]]} for one in answer["data"]["result"]]
+        series = [{**one, "values": [one["value"]]} for one in self.query(expr, time=str(at_s))]
         return Answer(series, time.monotonic() - began)
 
     def values_of(self, label: str, selector: str) -> list[str]:
         """The values of a label among the series that match, over the whole history."""
         form = {"match[]": selector, "start": str(START_S), "end": str(END_S)}
-        answer = self._session.get(f"{self.url}/api/v1/label/{label}/values", params=form, timeout=LONG_S).json()
-        assert answer["status"] == "success", answer
-        values: list[str] = answer["data"]
+        values: list[str] = self.ask(f"label/{label}/values", form)
         return values
 
     def write(self, series: Iterable[tuple[Mapping[str, str], Sequence[tuple[float, str]]]]) -> None:
@@ -141,7 +106,7 @@ class History:
         self._kept.clear()
         body = b"".join(_field(1, _series(labels, values)) for labels, values in series)
         headers = {"Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0"}
-        answer = self._session.post(f"{self.url}/api/v1/write", _snappy(body), headers=headers, timeout=LONG_S)
+        answer = self.session.post(f"{self.url}/api/v1/write", _snappy(body), headers=headers, timeout=LONG_S)
         assert answer.status_code in (200, 204), answer.text
 
     def record(self, rule: Rule) -> Answer:
@@ -151,16 +116,6 @@ class History:
             ({**one["metric"], **dict(rule.labels), "__name__": rule.record}, one["values"]) for one in answer.series
         )
         return answer
-
-    def close(self) -> None:
-        """End it."""
-        self._process.terminate()
-        try:
-            self._process.wait(LONG_S)
-        finally:
-            self._process.kill()
-            self._log.close()
-            self._session.close()
 
 
 @contextlib.contextmanager
@@ -186,8 +141,7 @@ def rules() -> list[Rule]:
     """Every rule of the files, those of a group in their order, each group after those that it builds upon."""
     groups = {
         f"{path.name}: {group['name']}": group["rules"]
-        for path in sorted(RULES.glob("*.yaml"))
-        if "test" not in path.name
+        for path in rule_files()
         for group in yaml.safe_load(path.read_text())["groups"]
     }
     recorded = {rule["record"]: name for name, group in groups.items() for rule in group if "record" in rule}

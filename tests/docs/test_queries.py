@@ -8,8 +8,9 @@ import promql_parser
 import pytest
 
 from infscale.metrics.catalogue import METRICS
-from tests.docs.fences import ROOT, fences, pages
+from tests.docs.fences import fences, pages
 from tests.k8s.manifests import load
+from tools.prometheus_rule import rule_files
 
 QUERIES = [fence for page in pages() for fence in fences(page) if fence.language == "promql"]
 TEXTS = [fence for page in pages() for fence in fences(page) if fence.language in ("promql", "sh", "console")]
@@ -21,10 +22,9 @@ def known() -> set[str]:
     """Every series that a query may ask for."""
     published = {metric.name for metric in METRICS}
     parts = {f"{name}_{part}" for name in published for part in ("bucket", "sum", "count")}
-    files = [path for path in (ROOT / "rules").glob("*.yaml") if not path.stem.endswith("_test")]
     rules = [
         rule
-        for path in files
+        for path in rule_files()
         for file in load(path.read_text(encoding="utf-8"))
         for group in file["groups"]
         for rule in group["rules"]

@@ -6,7 +6,6 @@ A kustomization that ships is an example; components that no example uses are co
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.docs.fences import fences, pages
 
 ROOT = Path(__file__).parents[2]
 K8S = ROOT / "k8s"
@@ -44,7 +45,6 @@ COMPOSED: Mapping[str, tuple[str, Sequence[str]]] = {
 }
 """Further builds, for the components that no example uses: the engine, and the components in their order."""
 
-PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *ROOT.glob("*/README.md")])
 BUILDS = (*EXAMPLES, *COMPOSED)
 
 
@@ -112,17 +112,17 @@ def compose(
         return kustomize(Path(folder))
 
 
-def blocks(page: Path) -> list[str]:
-    """The YAML in the fences of a page of the documentation."""
-    return re.findall(r"^```ya?ml\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def blocks(page: str) -> list[str]:
+    """The YAML in the fences of a page of the documentation, relative to the repository."""
+    return [f"{fence.text}\n" for fence in fences(page) if fence.language == "yaml"]
 
 
 @cache
-def documented() -> tuple[tuple[Path, Object], ...]:
+def documented() -> tuple[tuple[str, Object], ...]:
     """The whole manifests in the documentation, each with its page; kustomizations are not for a cluster."""
     return tuple(
         (page, document)
-        for page in PAGES
+        for page in pages()
         for block in blocks(page)
         for document in load(block)
         if {"apiVersion", "kind"} <= document.keys() and not document["apiVersion"].startswith("kustomize.")

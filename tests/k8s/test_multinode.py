@@ -9,7 +9,8 @@ from infscale.retire.record import State
 from tests.k8s.manifests import Object, build, compose, containers, flags, is_ours, of_kind, pods, words_of
 from tests.k8s.test_objects import labels_of, selects
 from tests.retire.rig import Rig
-from tests.rules.promtool import RULES, promtool, write
+from tests.rules.promtool import promtool, write
+from tools.prometheus_rule import RULES
 
 EXAMPLE = "examples/vllm-multinode"
 LEADER, WORKER = "LeaderWorkerSet/vllm-multinode", "LeaderWorkerSet/vllm-multinode worker"

@@ -25,6 +25,9 @@ from tests.k8s.manifests import (
     words_of,
 )
 
+SLOTS = ("--max-num-seqs", "--max-running-requests", "--parallel")
+"""How the engines call the number of requests that they work on at once."""
+
 VOLUMES = {"configMap", "downwardAPI", "emptyDir", "persistentVolumeClaim", "projected", "secret"}
 """Kinds of volumes that the restricted standard allows and a manifest may use."""
 
@@ -240,6 +243,15 @@ def test_sidecar_hook_and_engine_agree(name: str) -> None:
             own = {one["name"]: str(one["containerPort"]) for one in sidecar["ports"]}["infscale"]
             assert read in {(own, "/metrics"), (port, urlsplit(page).path)}, whose
             assert annotations.get("prometheus.io/scheme", "http") == "http", whose
+
+
+@pytest.mark.parametrize("name", BUILDS)
+def test_sidecar_is_told_the_slots(name: str) -> None:
+    """No page tells them: the sidecar's capacity is the number of the engine's own flag, empty where it has none."""
+    for whose, _, _, engine, sidecar in engine_pods(build(name)):
+        (capacity,) = [one["value"] for one in sidecar["env"] if one["name"] == "INFSCALE_CAPACITY"]
+        slots = [value for flag in SLOTS for value in flags(words_of(engine), flag)]
+        assert [capacity] == (slots or [""]), whose
 
 
 @pytest.mark.parametrize("name", BUILDS)

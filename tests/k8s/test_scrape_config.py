@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.k8s.manifests import ROOT, Object, blocks, build, containers, pods
+from tests.k8s.manifests import Object, blocks, build, containers, pods
 from tests.rules.promtool import promtool
 
 
 def snippet() -> Object:
     """The configuration as it stands in the guide."""
-    (found,) = [block for block in blocks(ROOT / "docs/kubernetes.md") if block.startswith("scrape_configs:")]
+    (found,) = [block for block in blocks("docs/kubernetes.md") if block.startswith("scrape_configs:")]
     return dict(yaml.safe_load(found))
 
 

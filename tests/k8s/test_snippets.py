@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.docs.fences import pages
 from tests.k8s.manifests import (
     K8S,
-    PAGES,
-    ROOT,
     Object,
     blocks,
     build,
@@ -31,8 +30,8 @@ from tests.k8s.test_pods import restricted
 SNIPPETS = K8S / "snippets"
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.name)
-def test_yaml_in_the_documentation(page: Path) -> None:
+@pytest.mark.parametrize("page", [page for page in pages() if blocks(page)])
+def test_yaml_in_the_documentation(page: str) -> None:
     """Each block parses to something, and what is a whole manifest in it is valid."""
     assert all(load(block) for block in blocks(page))
     assert [fault for where, obj in documented() if where == page for fault in check(obj)] == []
@@ -41,7 +40,7 @@ def test_yaml_in_the_documentation(page: Path) -> None:
 @pytest.mark.parametrize("snippet", sorted(SNIPPETS.glob("*.yaml")), ids=lambda path: path.name)
 def test_snippets_stand_in_the_guide(snippet: Path) -> None:
     """A reader finds each whole in the guide, word for word."""
-    assert snippet.read_text(encoding="utf-8") in blocks(ROOT / "docs/kubernetes.md")
+    assert snippet.read_text(encoding="utf-8") in blocks("docs/kubernetes.md")
 
 
 def merged(base: Any, patch: Any) -> Any:

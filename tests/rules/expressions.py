@@ -1,4 +1,7 @@
-"""Recording rules as data: their syntax trees, what they read and which labels come out. Used by test_lint."""
+"""Recording rules as data: their syntax trees, what they read and which labels come out.
+
+Used by test_lint, and `groups` and `children` for the alerts, too.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,7 @@ def children(expr: promql.Expr) -> list[promql.Expr]:
         return [expr.lhs, expr.rhs]
     if isinstance(expr, promql.AggregateExpr):
         return [expr.expr, *([expr.param] if expr.param is not None else [])]
-    if isinstance(expr, promql.ParenExpr | promql.UnaryExpr):
+    if isinstance(expr, promql.ParenExpr | promql.UnaryExpr | promql.SubqueryExpr):
         return [expr.expr]
     if isinstance(expr, promql.MatrixSelector):
         return [expr.vector_selector]

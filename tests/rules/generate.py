@@ -5,12 +5,14 @@ python -m tests.rules.generate
 
 from __future__ import annotations
 
+import logging
 from itertools import groupby
 
 from tests.rules.core_values import core_values
-from tests.rules.promtool import RECORDED, RULES, labelled
+from tests.rules.promtool import RECORDED, labelled
 from tests.rules.scenarios import Scenario, scenarios
 from tests.rules.story import STALE, STEP_S, number, series
+from tools.prometheus_rule import RULES
 
 PAGE = RULES / "workload_test.yaml"
 
@@ -71,5 +73,6 @@ def shortened(values: str) -> str:
 
 
 if __name__ == "__main__":
+    logging.getLogger("infscale").addHandler(logging.NullHandler())  # replicas of the scenarios fall silent: no news
     PAGE.write_text(page(), encoding="utf-8", newline="\n")
     print(f"wrote rules/{PAGE.name}: {len(scenarios())} scenarios")

@@ -12,9 +12,8 @@ from typing import Any
 
 from tests.rules.core_values import NAMES, Values, core_values
 from tests.rules.story import NAMESPACE, STEP_S, Story, series
+from tools.prometheus_rule import rule_files
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-RULES = ROOT / "rules"
 LIMIT_S = 120.0
 
 RECORDED = f'{{__name__=~"{"|".join(NAMES)}"}}'
@@ -23,14 +22,9 @@ RECORDED = f'{{__name__=~"{"|".join(NAMES)}"}}'
 _SAMPLE = re.compile(r"\{[^}]*\} \S+?(?=,|$)")
 
 
-def rule_files() -> list[Path]:
-    """The recording rules, without alerts and tests."""
-    return [path for path in all_rule_files() if not path.name.startswith("alerts")]
-
-
-def all_rule_files() -> list[Path]:
-    """Every rule file, without tests."""
-    return sorted(path for path in RULES.glob("*.yaml") if "test" not in path.name)
+def recording_files() -> list[Path]:
+    """The files of recording rules alone."""
+    return [path for path in rule_files() if not path.name.startswith("alerts")]
 
 
 @cache

@@ -19,12 +19,12 @@ from tests.rules.alerts_checks.alert import (
     Alert,
     alerts,
     checks,
-    groups,
     load_tests,
     recorded,
     seconds,
 )
 from tests.rules.alerts_checks.mutants import mutants
+from tests.rules.expressions import children, groups
 from tests.rules.promtool import promtool
 
 ALERTS = alerts()
@@ -170,7 +170,7 @@ def is_condition(expression: promql.Expr) -> bool:
         return True
     if isinstance(expression, promql.BinaryExpr) and str(expression.op) in labels.COMPARISONS:
         return True
-    return any(is_condition(child) for child in labels.children(expression))
+    return any(is_condition(child) for child in children(expression))
 
 
 @EACH

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.rules.promtool import RULES, promtool
-from tools.prometheus_rule import COMPONENT, component, rule_files
+from tests.rules.promtool import promtool
+from tools.prometheus_rule import COMPONENT, RULES, component, rule_files
 
 
 def test_committed_equals_generated() -> None:

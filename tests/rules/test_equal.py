@@ -10,8 +10,9 @@ import pytest
 
 from tests.rules import generate
 from tests.rules.core_values import NAMES, PROPOSED
-from tests.rules.promtool import RULES, differences, group_of, numbers, promtool, rule_files, write
+from tests.rules.promtool import differences, group_of, numbers, promtool, recording_files, write
 from tests.rules.random_stories import random_stories
+from tools.prometheus_rule import RULES
 
 SEED, STORIES, STEPS, BATCH = 20, 160, 28, 40
 
@@ -25,7 +26,7 @@ def test_random_workloads(tmp_path: Path) -> None:
     """160 workloads for seven minutes, looked at every 30 s: every recorded number is the core's, to the last bit."""
     stories = random_stories(SEED, STORIES, STEPS)
     groups = [group_of(stories[at : at + BATCH], range(1, STEPS, 2)) for at in range(0, STORIES, BATCH)]
-    done = promtool("test", "rules", write(tmp_path / "random.json", groups, rule_files()))
+    done = promtool("test", "rules", write(tmp_path / "random.json", groups, recording_files()))
     assert done.returncode == 0, differences(done.stdout)
 
 

@@ -7,7 +7,8 @@ import random
 from pathlib import Path
 
 from infscale.core.quantiles import histogram_quantile
-from tests.rules.promtool import RULES, differences, promtool, write
+from tests.rules.promtool import differences, promtool, write
+from tools.prometheus_rule import RULES
 
 STEPS = 24
 LAYOUTS = (

@@ -21,9 +21,10 @@ from tests.rules.expressions import (
     rules_of,
     walk,
 )
-from tests.rules.promtool import all_rule_files, promtool, rule_files
+from tests.rules.promtool import promtool, recording_files
+from tools.prometheus_rule import rule_files
 
-RULES = [rule for path in rule_files() for rule in rules_of(path)]
+RULES = [rule for path in recording_files() for rule in rules_of(path)]
 EACH = pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.record}{''.join(rule.labels.get('phase', ''))}")
 CATALOGUE = catalogue()
 RECORDED = {rule.record for rule in RULES}
@@ -43,7 +44,7 @@ def selectors(rule: Rule):
 
 def test_promtool_finds_nothing() -> None:
     """No error and no lint in any rule file, alerts included."""
-    done = promtool("check", "rules", "--lint=all", "--lint-fatal", *all_rule_files())
+    done = promtool("check", "rules", "--lint=all", "--lint-fatal", *rule_files())
     assert done.returncode == 0, done.stdout
 
 
@@ -55,7 +56,7 @@ def test_each_series_is_recorded_once() -> None:
 
 def test_groups_have_an_interval_and_a_name_of_their_own() -> None:
     """The down window and the replica-minutes count on it; the HPA looks every 15 s."""
-    found = [group for path in rule_files() for group in groups(path)]
+    found = [group for path in recording_files() for group in groups(path)]
     assert {group["name"]: group["interval"] for group in found} == {
         "infscale-targets": "15s",
         "infscale-workload": "15s",

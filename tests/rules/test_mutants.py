@@ -10,9 +10,10 @@ import pytest
 import yaml
 
 from tests.rules.mutants import BY_HAND, BY_STORY, FLEET, LATENCY, WORKLOAD, Mutant
-from tests.rules.promtool import RULES, differences, group_of, promtool, rule_files, write
+from tests.rules.promtool import differences, group_of, promtool, recording_files, write
 from tests.rules.scenarios import STEPS, pods, scenarios
 from tests.rules.story import Story
+from tools.prometheus_rule import RULES
 
 FRACTIONS = Story("fractions", pods("fractions", *["0*2 silent"] * 3, *["starting"] * 3), STEPS, target=1.1)
 """3 * 1.1 is 3.3000000000000003 in float64: a thousandth more, far from the tolerance."""
@@ -23,7 +24,7 @@ STORIES = {story.name: story for story in (*(scenario.story for scenario in scen
 
 def mutated(folder: Path, mutant: Mutant) -> None:
     """The rule files with the change, in a folder."""
-    for path in rule_files():
+    for path in recording_files():
         text = path.read_text(encoding="utf-8")
         (folder / path.name).write_text(mutant.apply(text) if path.name == mutant.file else text, encoding="utf-8")
 

@@ -14,7 +14,7 @@ import requests
 
 from tests.prometheus_server import LONG_S, Prometheus
 from tests.recommender_process import Recommender, Team
-from tests.rules.promtool import RULES
+from tools.prometheus_rule import RULES
 
 RULE_FILES = ("targets.yaml", "workload.yaml", "fleet.yaml", "latency.yaml")
 OF_WORKLOAD = '{workload_namespace="ml",workload="vllm"}'

@@ -10,7 +10,8 @@ from dataclasses import fields
 from pathlib import Path
 
 from infscale.engines import PROFILES, Metric, Profile
-from infscale.normalise import HISTOGRAM_KINDS, selector
+from infscale.engines.profile import HISTOGRAM_KINDS
+from infscale.normalise import selector
 from tools.reference_pages.markdown import NONE, code, head, table
 
 PAGES = Path(__file__).resolve().parents[2] / "tests" / "data" / "pages"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import yaml
 
+from tools.prometheus_rule import RULES, rule_files
 from tools.reference_pages.markdown import NONE, code, head, table
-
-RULES = Path(__file__).resolve().parents[2] / "rules"
 
 INTRODUCTION = """\
 The recording rules and alerts of [rules](../../rules/README.md). The first part of a recorded name says which labels
@@ -23,9 +21,7 @@ def page() -> str:
     parts = [head("Rules", "rules/*.yaml and the tables of rules/README.md", INTRODUCTION)]
     says = recorded_meanings()
     alerts = []
-    for path in sorted(RULES.glob("*.yaml")):
-        if "test" in path.name:
-            continue
+    for path in rule_files():
         groups = yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
         rules = [(group.get("interval", NONE), rule) for group in groups for rule in group["rules"]]
         names = dict.fromkeys((rule["record"], interval) for interval, rule in rules if "record" in rule)

@@ -11,14 +11,16 @@ from typing import Any
 
 import yaml
 
+from tests.rules.expressions import groups
+from tools.prometheus_rule import rule_files
+
 ROOT = Path(__file__).resolve().parents[3]
-RULES = ROOT / "rules"
 TESTS = ROOT / "tests" / "rules" / "alerts"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 RUNBOOK_BASE = "docs/runbooks/"
 """What every runbook_url begins with; whoever publishes the pages replaces it."""
 
-ALERT_FILES = sorted(RULES.glob("alerts-*.yaml"))
+ALERT_FILES = [path for path in rule_files() if path.name.startswith("alerts-")]
 
 
 @dataclass(frozen=True)
@@ -45,12 +47,6 @@ class Alert:
         return RUNBOOKS / f"{self.name}.md"
 
 
-def groups(path: Path) -> list[dict[str, Any]]:
-    """The rule groups of a file."""
-    found: list[dict[str, Any]] = yaml.safe_load(path.read_text(encoding="utf-8"))["groups"]
-    return found
-
-
 def alerts() -> list[Alert]:
     """Every alert, in the order of the files."""
     return [
@@ -66,7 +62,7 @@ def alerts() -> list[Alert]:
 def recorded() -> dict[str, list[dict[str, Any]]]:
     """The recording rules of all files, by the name that they record."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for path in (path for path in sorted(RULES.glob("*.yaml")) if "test" not in path.name):
+    for path in rule_files():
         for group in groups(path):
             for rule in group["rules"]:
                 if "record" in rule:

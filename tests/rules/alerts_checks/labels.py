@@ -6,6 +6,7 @@ import promql_parser as promql
 
 from infscale.metrics.catalogue import METRICS
 from tests.rules.alerts_checks.alert import recorded
+from tests.rules.expressions import children
 
 TARGET = frozenset({"namespace", "pod", "workload", "job", "instance"})
 """What the scrape adds."""
@@ -64,20 +65,7 @@ def selectors(expression: promql.Expr) -> list[promql.VectorSelector]:
     """Every selector of an expression."""
     if isinstance(expression, promql.VectorSelector):
         return [expression]
-    if isinstance(expression, promql.MatrixSelector):
-        return [expression.vector_selector]
     return [found for child in children(expression) for found in selectors(child)]
-
-
-def children(expression: promql.Expr) -> list[promql.Expr]:
-    """What an expression is made of, one step down."""
-    if isinstance(expression, promql.Call):
-        return list(expression.args)
-    if isinstance(expression, promql.BinaryExpr):
-        return [expression.lhs, expression.rhs]
-    if isinstance(expression, (promql.AggregateExpr, promql.ParenExpr, promql.SubqueryExpr, promql.UnaryExpr)):
-        return [expression.expr]
-    return []
 
 
 def always(expression: promql.Expr) -> Labels | None:
