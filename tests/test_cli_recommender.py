@@ -69,6 +69,18 @@ def test_check_reads_the_flags_and_touches_nothing(how, said, tmp_path, capsys):
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("state.json", "damaged")]
 
 
+def test_what_a_manifest_says_stays_one_line(tmp_path, capsys):
+    """A warning shows control sequences and line breaks of a manifest as text."""
+    path = tmp_path / "hpa.yaml"
+    path.write_text(
+        "{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, spec: {scaleTargetRef: {name: vllm}, triggers: ["
+        '{type: "kaf\\e[31m\\nka"}, {type: metrics-api, metadata: {url: "http://a/api/v1/load", targetValue: "24"}}]}}'
+    )
+    assert run(["recommender", SOURCE, f"--from-manifest={path}", "--config.check"]) == 0
+    words = "spec.triggers[0]: no equivalent for a trigger of type kaf\\x1b[31m ka"
+    assert capsys.readouterr().err == f"infscale: {words}\n"
+
+
 def test_apply_from_the_environment_and_a_file(tmp_path, monkeypatch, capsys):
     """The same names as everywhere."""
     base = ["recommender", KUBE, POLICY, "--config.check"]

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from infscale import __version__
 from infscale.cli import COMMANDS, Entry, run
-from infscale.cli.options import FILE, LISTEN_ADDRESS, PORT, SECONDS, URL, Address, log_options, option
+from infscale.cli.options import FILE, LISTEN_ADDRESS, PORT, SECONDS, URL, Address, Amount, log_options, option
 from infscale.errors import ConfigError, SourceError
 
 
@@ -118,6 +118,14 @@ def test_faults_end_in_a_status_and_at_most_a_line(added, capfd, error, status, 
     assert text.strip().count("\n") == 0
 
 
+def test_control_sequences_in_an_error_are_text(capsys):
+    """What a file, a server or a person wrote does not steer the terminal that an error is shown on."""
+    assert run(["decide", "--policy", "\x1b[2Jqueue:24\x07", "--current=1"]) == 2
+    said = capsys.readouterr().err
+    assert said.rstrip("\n").isprintable()
+    assert "\\x1b[2J" in said
+
+
 def test_debug_shows_the_traceback_of_a_bug(added, monkeypatch):
     """INFSCALE_DEBUG=1 lets an unexpected exception through."""
 
@@ -215,6 +223,7 @@ def parse_with(kind: click.ParamType, value: str) -> object:
         (LISTEN_ADDRESS, "[::]:10047", Address("::", 10047)),
         (PORT, "65535", 65535),
         (SECONDS, "0.5", 0.5),
+        (Amount(0, 3600), "0", 0.0),
     ],
 )
 def test_good_values(kind, text, value):
@@ -240,6 +249,10 @@ def test_good_values(kind, text, value):
         (SECONDS, "nan", "not a number of seconds above 0"),
         (SECONDS, "inf", "not a number of seconds above 0"),
         (SECONDS, "2s", "not a number of seconds above 0"),
+        (LISTEN_ADDRESS, ":" + "1" * 5000, "the port must be a number from 0 to 65535"),
+        (Amount(0, min_open=True), "nan", "not a finite number"),
+        (Amount(0, min_open=True), "inf", "not a finite number"),
+        (Amount(0, min_open=True), "0", "0.0 is not in the range x>0"),
         (FILE, "/no/such/file", "'/no/such/file' does not exist"),
         (FILE, "/", "'/' is a directory"),
     ],

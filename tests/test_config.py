@@ -179,11 +179,11 @@ def test_unknown_engine_lists_the_known(file):
         ("engine: a: b", "line 1, column 10: not YAML: mapping values are not allowed in this context"),
         ("engine: a\n---\nengine: b\n", "line 2, column 1: not YAML: but found another document"),
         ("engine: !!python/object/apply:os.system [id]", "engine: expected text, got a list"),
-        ("engine: !!python/name:os.system id", "line 1, column 9: not YAML: could not determine a constructor"),
+        ("engine: !!python/name:os.system id", "engine: not a value: "),
         ("engine: \x01", "not YAML: "),
         ("? [a]\n: b\n", "expected a key in text on line 1"),
-        ("engine: 2024-13-45", "engine: not a value: '2024-13-45'"),
-        ("a: &a [1]\nb: *a\n", "line 2, column 4: aliases (*a) are not supported, write the value out"),
+        ("engine: 2024-13-45", "engine: not a value: a number or date that is none"),
+        ("a: &a [1]\nb: *a\n", "line 2, column 4: aliases are not supported, write the value out"),
         ("a: " + "[" * 100, "line 1, column 19: nested too deep"),
         ("a: " + "[" * 500_000, "line 1, column "),
         ("engine-url: [" + "1," * 60000 + "]", "line 1, column "),
@@ -191,7 +191,7 @@ def test_unknown_engine_lists_the_known(file):
         ("# only a comment\n", "the file is empty"),
         ("null", "expected a mapping of settings, got nothing"),
         ("- engine", "expected a mapping of settings, got a list"),
-        ("vllm", "expected a mapping of settings, got 'vllm'"),
+        ("vllm", "expected a mapping of settings, got a text"),
         ('"a\\nb": 1', "'a\\nb': unknown key"),
         ("k" * 1000 + ": 1", "'kkkk"),
         (b"\x7fELF\x00\x01\xff", "a binary file, expected YAML in UTF-8"),
@@ -209,7 +209,7 @@ def test_alias_bomb_is_refused_before_it_grows(file):
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
 
-    assert fault(file("\n".join(lines))).startswith("line 2, column 10: aliases (*a0) are not supported")
+    assert fault(file("\n".join(lines))).startswith("line 2, column 10: aliases are not supported")
 
 
 def test_missing_file(file):

@@ -14,7 +14,7 @@ from infscale.engines import PROFILES, Metric, Profile
 from infscale.engines.custom import profile_from_mapping, to_mapping
 from infscale.errors import ConfigError
 from infscale.normalise import read_page
-from infscale.reading import Reading
+from infscale.reading import ReadFailure, Reading
 
 PAGES = Path(__file__).parent / "data" / "pages"
 
@@ -71,6 +71,18 @@ def test_every_key_goes_to_a_profile_and_back_unchanged():
     unset = [f.name for f in dataclasses.fields(Profile) if getattr(profile, f.name) in (None, (), "")]
     assert unset == ["total"]  # excluded by `running`
     assert profile_from_mapping(json.loads(json.dumps(to_mapping(profile)))) == profile
+
+
+def test_no_gauge_that_counts_is_no_measurement():
+    """Each of the gauges may be absent beside the other, not both: what was sought and is not there is said."""
+    mapping = {"name": "x", "running": "a", "waiting": "b", "optional": ["running", "waiting"], "select": {"pod": "p2"}}
+    page = 'a{pod="p1"} 1\n'
+    failure = read_page(page, profile=profile_from_mapping(mapping))
+    assert isinstance(failure, ReadFailure)
+    assert (failure.state, failure.message) == ("misconfigured", 'no a with pod="p2"')
+    found = read_page(page, profile=profile_from_mapping({**mapping, "select": {"pod": "p1"}}))
+    assert isinstance(found, Reading)
+    assert (found.running, found.waiting) == (1, 0)
 
 
 def test_total_alone_is_enough():

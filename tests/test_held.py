@@ -31,6 +31,7 @@ PAGES: dict[str, tuple[str, float | None, str]] = {
     "not a number": (f"{ONE} NaN\n", None, "nan"),
     "negative": (f"{ONE} -1\n", None, "-1"),
     "infinite": (f"{ONE} +Inf\n", None, "inf"),
+    "too large": (f"{ONE} 1e308\n", None, "1e+308"),
     "cut": (f'{ONE} 5\ninfscale_pending_requests{{workload="vl', None, "a quote that is not closed"),
 }
 

@@ -133,7 +133,7 @@ for name in sys.argv[3].split(","):
 from infscale.normalise import read_page
 from infscale.scrape import Target, fetch
 for name in sys.argv[4:]:
-    print(name, read_page(fetch(Target(sys.argv[2] + name)).text(), histograms=True))
+    print(name, read_page(fetch(Target(sys.argv[2] + name)).body.decode(), histograms=True))
 """
 
 

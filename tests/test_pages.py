@@ -164,18 +164,63 @@ def test_families_without_samples_are_stats_disabled() -> None:
     assert "--disable-log-stats" in failure.message
 
 
-@pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", "-Inf", "-1e-9"])
+@pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", "-Inf", "-1e-9", "1e308", "9007199254740992"])
 @pytest.mark.parametrize(
     "gauge", ["vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:num_requests_swapped"]
 )
 def test_unusable_gauge_is_no_measurement(gauge: str, value: str) -> None:
-    """A counted gauge that is NaN, infinite or negative makes the replica silent, and the message shows it."""
+    """A counted gauge that is NaN, negative, infinite or too large makes the replica silent; the message shows it."""
     lines = {"vllm:num_requests_running": "0", "vllm:num_requests_waiting": "0", "vllm:num_requests_swapped": "0"}
     lines[gauge] = value
     failure = read_page("".join(f"{name} {number}\n" for name, number in lines.items()))
     assert isinstance(failure, ReadFailure)
     assert (failure.state, failure.reason) == ("unreachable", "unusable")
     assert gauge in failure.message
+
+
+HUGE = "1e308"
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"vllm:num_requests_running {HUGE}\nvllm:num_requests_waiting {HUGE}\n",
+        f'vllm:num_requests_running{{engine="0"}} {HUGE}\nvllm:num_requests_running{{engine="1"}} {HUGE}\n'
+        "vllm:num_requests_waiting 0\n",
+        f'vllm:num_requests_running{{model_name="a"}} {HUGE}\nvllm:num_requests_running{{model_name="b"}} {HUGE}\n'
+        "vllm:num_requests_waiting 0\n",
+        f"dynamo_frontend_inflight_requests {HUGE}\n",
+    ],
+    ids=["running and waiting", "ranks", "models", "a total"],
+)
+def test_no_sum_is_infinite(page: str) -> None:
+    """Finite gauges that add up to infinity are no measurement, whatever they are summed over."""
+    failure = read_page(page)
+    assert isinstance(failure, ReadFailure)
+    assert (failure.state, failure.reason) == ("unreachable", "unusable")
+    assert "is 1e+308: expected a number of requests" in failure.message
+
+
+def test_counters_that_are_none_are_left_out() -> None:
+    """A counter whose series would add up to infinity is not known; the requests in flight are."""
+    ranks = "".join(
+        f'vllm:prompt_tokens_total{{engine="{rank}"}} {HUGE}\n'
+        f'vllm:request_success_total{{engine="{rank}",finished_reason="stop"}} {HUGE}\n'
+        for rank in (0, 1)
+    )
+    reading = read_page("vllm:num_requests_running 1\nvllm:num_requests_waiting 2\n" + ranks)
+    assert isinstance(reading, Reading)
+    assert (reading.inflight, reading.prompt_tokens, reading.models[0].finished, reading.counters) == (3, None, (), ())
+
+
+@pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", HUGE])
+def test_optional_gauges_that_are_no_counts_are_not_known(value: str) -> None:
+    """Slots and cache use are absent where a part of them is no count; the requests in flight stay."""
+    page = "mistralrs_sequences_running 1\nmistralrs_sequences_waiting 2\n"
+    page += f"mistralrs_sequences_capacity {value}\nmistralrs_kv_cache_blocks_used {value}\n"
+    reading = read_page(page + "mistralrs_kv_cache_blocks_total 8\n")
+    assert isinstance(reading, Reading)
+    assert (reading.inflight, reading.capacity, reading.kv) == (3, None, None)
 
 
 def test_broken_counted_line_is_named() -> None:

@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from infscale.scrape import Page, ScrapeFailure, Target, fetch
+from infscale.scrape import Page, Target, fetch
 from tests.raw_server import Call, raw_server
 from tests.scrape_reads import CHUNKED, OK, PAGE, failed, read
 
@@ -130,17 +130,6 @@ def test_the_request_that_is_sent():
     assert (first.header("user-agent") or "").startswith("infscale/")
     assert first.header("authorization") is None
     assert second.header("accept") == "application/json"
-
-
-def test_text_is_strict_utf_8():
-    """UTF-8 is decoded; other bytes are a failure `unusable` that says where."""
-    good = read(OK + b"\r\n" + 'label="é"'.encode())
-    bad = read(OK + b"\r\nabc\xff")
-
-    assert good.text() == 'label="é"'
-    assert isinstance(bad.text(), ScrapeFailure)
-    assert (bad.text().kind, bad.text().connected) == ("unusable", True)
-    assert "byte 3" in bad.text().message
 
 
 @pytest.mark.parametrize(

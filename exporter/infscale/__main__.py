@@ -1,5 +1,21 @@
-"""`python -m infscale`: the console script where it is not on the PATH."""
+"""The entry: the console script `infscale`, and `python -m infscale` where that is not on the PATH."""
 
-from infscale.cli import main
+import signal
+import sys
 
-main()
+_RELOADED = ("sidecar", "recommender")
+
+
+def main() -> None:
+    """Run the command line; ends the process."""
+    if sys.argv[1:2] and sys.argv[1] in _RELOADED:
+        # SIGHUP would end a process that is not ready to reload yet, so it waits for `infscale.reload` to let it in.
+        # Here, since the imports below and those of the command take half a second on a busy machine.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    from infscale.cli import main as command_line
+
+    command_line()
+
+
+if __name__ == "__main__":
+    main()

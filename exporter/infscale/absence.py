@@ -59,11 +59,8 @@ def _fresh_or_renamed(text: str, profile: Profile, source: str) -> Union[Reading
     selection = _served_selector(profile).select(text, source)
     moved = _moved(selection, profile)
     if moved:
-        sought = " and ".join(
-            f"{profile.prefix}:{metric.names[0]}"
-            for metric in (profile.running, profile.waiting, profile.total)
-            if metric
-        )
+        gauges = (profile.running, profile.waiting, profile.total)
+        sought = " and ".join(profile.full(metric.names[0]) for metric in gauges if metric)
         message = f"no {sought} on the page though {moved}: were the gauges renamed? describe them in profiles:"
         return ReadFailure(MISCONFIGURED, "missing", message, profile.name)
     labelled = [sample for samples in selection.samples.values() for sample in samples]

@@ -1,6 +1,6 @@
 """Shape checks for values that a person wrote in a file: each says where, what was expected and what stood there.
 
-`infscale.config` and `infscale.engines.custom` use them; every fault is a `ConfigError` such as
+Configuration, engine profiles, policies and manifests are checked with them; every fault is a `ConfigError` such as
 `infscale.yaml: profiles[0].running: expected text, got the number 3`.
 
 Runs on Python 3.9 (it travels in the drain bundle).

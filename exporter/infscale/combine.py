@@ -11,12 +11,11 @@ from typing import Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from infscale.engines.profile import Metric, Profile
 from infscale.exposition import Sample
+from infscale.reading import COUNT_LIMIT
 
 Samples = Mapping[str, List[Sample]]
 Counter = Dict[Tuple[str, str], float]
 """A counter by (model, outcome or `le`); the second is empty where nothing was asked for."""
-
-INFINITY = float("inf")
 
 
 def series_of(samples: Samples, metric: Optional[Metric], profile: Profile) -> List[Sample]:
@@ -67,13 +66,14 @@ def gauge_by_model(series: Iterable[Sample], profile: Profile) -> Dict[str, floa
 def counter_by(series: Iterable[Sample], profile: Profile, outcome_labels: Tuple[str, ...] = ()) -> Counter:
     """A counter by model and by the first of `outcome_labels` there: the largest of copies, the sum of the rest.
 
-    Series that are not numbers or are negative are left out: a counter is passed through, never a reason to fail.
+    Series that are no counts (NaN, negative, too large) are left out: a counter is passed through, and is never a
+    reason to fail.
     """
     copies = profile.copies
     sums: Counter = {}
     ranks: Dict[Tuple[object, ...], Tuple[Tuple[str, str], float]] = {}
     for _, labels, value in series:
-        if not 0 <= value < INFINITY:
+        if not 0 <= value < COUNT_LIMIT:
             continue
         outcome = ""
         for label in outcome_labels:
@@ -95,7 +95,7 @@ def largest(series: Iterable[Sample], profile: Profile) -> Dict[str, float]:
     """The largest series of each model: KV use is never summed (two engines at 0.6 are not 1.2)."""
     models: Dict[str, float] = {}
     for sample in series:
-        if not 0 <= sample.value < INFINITY:
+        if not 0 <= sample.value < COUNT_LIMIT:
             continue
         model = model_of(sample.labels, profile)
         models[model] = max(models.get(model, 0.0), sample.value)

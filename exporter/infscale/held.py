@@ -10,6 +10,7 @@ from infscale.activator.addresses import addresses_of
 from infscale.core.replicas import Held
 from infscale.errors import SourceError
 from infscale.exposition import Selector
+from infscale.reading import COUNT_LIMIT
 from infscale.scrape import Page, Target, fetch, split_url
 
 log = logging.getLogger(__name__)
@@ -102,6 +103,6 @@ class HeldReader:
             of = "/".join(filter(None, self._names)) or "one workload, or --workload to tell which"
             return None, f"{len(found)} workloads with {PENDING}: expected that of {of}"
         (requests,) = found.values()
-        if not 0 <= requests < float("inf"):
-            return None, f"{PENDING} is {requests:g}: expected a number from 0 up"
+        if not 0 <= requests < COUNT_LIMIT:
+            return None, f"{PENDING} is {requests:g}: expected a number of requests, 0 or more and below 2^53"
         return requests, ""

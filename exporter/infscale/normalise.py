@@ -11,12 +11,13 @@ from functools import lru_cache
 from typing import Dict, Iterable, List, Optional, Tuple, Union
 
 from infscale.absence import judge_absence
-from infscale.combine import INFINITY, Counter, Samples, counter_by, gauge_by_model, largest, series_of
+from infscale.combine import Counter, Samples, counter_by, gauge_by_model, largest, series_of
 from infscale.engines import PROFILES
-from infscale.engines.profile import Metric, Profile
+from infscale.engines.profile import HISTOGRAM_KINDS, Metric, Profile
 from infscale.exposition import Sample, Selection, Selector
 from infscale.reading import (
     ASLEEP,
+    COUNT_LIMIT,
     MISCONFIGURED,
     NOT_AN_ENGINE,
     OK,
@@ -26,8 +27,6 @@ from infscale.reading import (
     ReadFailure,
     Reading,
 )
-
-HISTOGRAM_KINDS = ("time_to_first_token", "inter_token_latency", "request_queue")
 
 
 def read_page(
@@ -91,7 +90,7 @@ def _reading(selection: Selection, profile: Profile) -> Union[Reading, ReadFailu
         state=ASLEEP if _asleep(samples, profile) else OK,
         models=_models(samples, profile, counters),
         role=_role(main, profile),
-        capacity=_sum(gauge_by_model(series_of(samples, profile.capacity, profile), profile)),
+        capacity=_sum(gauge_by_model(_all_counts(samples, profile.capacity, profile), profile)),
         counters=counters.evidence(),
         live=bool(counters.progress),
         start_time_s=_plain(samples, profile.start_time),
@@ -136,8 +135,10 @@ def _broken(selection: Selection, profile: Profile) -> Optional[ReadFailure]:
             if name in selection.broken:
                 return ReadFailure(UNREACHABLE, "unusable", str(selection.broken[name]), profile.name)
             for sample in selection.samples.get(name, ()):
-                if not 0 <= sample.value < INFINITY:
-                    message = f"{sample.name} is {sample.value}: expected a number of requests, 0 or more"
+                if not 0 <= sample.value < COUNT_LIMIT:
+                    message = (
+                        f"{sample.name} is {sample.value}: expected a number of requests, 0 or more and below 2^53"
+                    )
                     return ReadFailure(UNREACHABLE, "unusable", message, profile.name)
     return None
 
@@ -157,11 +158,13 @@ def _router(samples: Samples, profile: Profile) -> Optional[ReadFailure]:
 
 def _missing(samples: Samples, profile: Profile) -> Optional[ReadFailure]:
     """One of the two gauges without the other: names changed, or the selector matches nothing."""
-    for role in ("running", "waiting", "total"):
-        metric = getattr(profile, role)
-        if metric is None or role in profile.optional or series_of(samples, metric, profile):
+    gauges = {role: getattr(profile, role) for role in ("running", "waiting", "total")}
+    lacking = {role: metric for role, metric in gauges.items() if metric and not series_of(samples, metric, profile)}
+    none_there = len(lacking) == sum(metric is not None for metric in gauges.values())
+    for role, metric in lacking.items():
+        if role in profile.optional and not none_there:
             continue
-        sought = " or ".join(f"{profile.prefix}:{name}" for name in metric.names)
+        sought = " or ".join(map(profile.full, metric.names))
         what = f"no {sought} on the page, though others of {profile.name}'s gauges are there"
         if profile.select and any(name in samples for name in metric.names):
             what = f"no {sought} with " + ", ".join(f'{label}="{value}"' for label, value in profile.select)
@@ -200,8 +203,14 @@ def _models(samples: Samples, profile: Profile, counters: _Counters) -> Tuple[Mo
 def _kv(samples: Samples, profile: Profile) -> Dict[str, float]:
     if not profile.kv_parts:
         return largest(series_of(samples, profile.kv, profile), profile)
-    used, blocks = (gauge_by_model(series_of(samples, part, profile), profile) for part in profile.kv_parts)
-    return {model: used[model] / blocks[model] for model in used if blocks.get(model, 0.0) > 0}
+    used, blocks = (gauge_by_model(_all_counts(samples, part, profile), profile) for part in profile.kv_parts)
+    return {model: used[model] / blocks[model] for model in used if blocks.get(model, 0.0) >= 1}
+
+
+def _all_counts(samples: Samples, metric: Optional[Metric], profile: Profile) -> List[Sample]:
+    """The series of a gauge that may be absent; none where one is no count: the sum of the others would be too low."""
+    series = series_of(samples, metric, profile)
+    return series if all(0 <= sample.value < COUNT_LIMIT for sample in series) else []
 
 
 def _share(counter: Counter, model: str, only: bool) -> Optional[float]:
@@ -233,7 +242,7 @@ def _role(series: List[Sample], profile: Profile) -> str:
 
 
 def _plain(samples: Samples, name: str) -> Optional[float]:
-    values = [sample.value for sample in samples.get(name, ()) if 0 <= sample.value < INFINITY]
+    values = [sample.value for sample in samples.get(name, ()) if 0 <= sample.value < COUNT_LIMIT]
     return max(values, default=None)
 
 
@@ -254,7 +263,7 @@ def _histograms(samples: Samples, profile: Profile) -> Iterable[Histogram]:
             buckets.sort()
             bounds = [bound for bound, _ in buckets]
             # A bound that is no number, or stands there in two spellings: absent, as what an engine has not.
-            if all(low < high for low, high in zip([-INFINITY, *bounds], bounds)):
+            if all(low < high for low, high in zip([float("-inf"), *bounds], bounds)):
                 yield Histogram(kind, model, tuple(buckets), sums.get((model, ""), 0.0))
 
 

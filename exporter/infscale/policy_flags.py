@@ -77,8 +77,9 @@ def policy_from_flags(
         return parse_policy(policy)
     goal = _goal("queue" if metric is None else metric, 1 if target is None else target)
     if target is None:
-        for fault in faults(policy_of((goal,), {"min": 0})) if settings.get("min") in (0, "0") else ():
-            raise PolicyError(f"--min 0 with --metric {metric}: {fault.words}")
+        if settings.get("min") in (0, "0"):
+            for fault in faults(policy_of((goal,), {"min": 0})):
+                raise PolicyError(f"--min 0 with --metric {metric}: {fault.words}")
         raise UsageError("no policy: expected --policy, as --policy queue:24, or --target with the other flags")
     made = policy_of((goal,), spread((key, _setting(key, value)) for key, value in settings.items()))
     for fault in faults(made):

@@ -30,6 +30,10 @@ STATES = (
 FAILURES = ("refused", "timeout", "reset", "http", "tls", "too_large", "not_metrics", "missing", "unusable")
 """Every `reason` of `infscale_scrape_failures_total`."""
 
+COUNT_LIMIT = 2.0**53
+"""No count of requests or tokens, and no time in seconds, is as large: from here on float64 does not tell n from n + 1,
+and sums over series, ranks or replicas might become infinite. Such a value is no count, as NaN is none."""
+
 
 @dataclass(frozen=True)
 class ModelReading:

@@ -54,8 +54,9 @@ class Reloader:
         self._thread: threading.Thread | None = None
 
     def install(self) -> None:
-        """Take SIGHUP over, which would end the process. Main thread; what comes before `start` is done then."""
+        """Take SIGHUP over, which `infscale.__main__` held back; what came before `start` is done then. Main thread."""
         signal.signal(signal.SIGHUP, self._on_signal)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
     def start(self) -> None:
         """Begin to reload when asked."""

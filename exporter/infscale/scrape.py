@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING
 from infscale import __version__
 from infscale.errors import UsageError
 from infscale.scrape_http import Head, read_body, read_head
-from infscale.scrape_shared import SharedRead
 from infscale.scrape_token import file_fault, read_token
 from infscale.scrape_url import Url, add_query, join_url, show_url, split_url
 from infscale.scrape_wire import Deadline, Wire, WireFault, tls_context
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "MAX_REDIRECTS", "Page", "ScrapeFailure", "SharedRead", "Target", "Url", "add_query", "check_target", "fetch",
+    "MAX_REDIRECTS", "Page", "ScrapeFailure", "Target", "Url", "add_query", "check_target", "fetch",
     "show_url", "split_url",
 ]  # fmt: skip
 
@@ -95,14 +94,6 @@ class Page:
     body: bytes
     duration_s: float
 
-    def text(self) -> str | ScrapeFailure:
-        """The body as UTF-8, which the text format prescribes; a ScrapeFailure `unusable` where it is not."""
-        try:
-            return self.body.decode("utf-8")
-        except UnicodeDecodeError as error:
-            message = f"byte {error.start} of the page is not UTF-8: expected a metrics page in text"
-            return ScrapeFailure("unusable", message, True, self.duration_s)
-
 
 @dataclass(frozen=True)
 class ScrapeFailure:
@@ -110,8 +101,8 @@ class ScrapeFailure:
 
     Attributes:
         kind: `refused` (nothing listens), `timeout`, `reset` (the connection broke or was cut, or there is no way to
-            the host), `tls`, `too_large`, `http` (no HTTP, a redirect elsewhere, or the token file cannot be read) or
-            `unusable`; all are reasons of `infscale.reading.FAILURES`.
+            the host), `tls`, `too_large` or `http` (no HTTP, a redirect elsewhere, or the token file cannot be read);
+            all are reasons of `infscale.reading.FAILURES`.
         message: one line for a person, with `host:port` and what was waited for; never with the token.
         connected: the port had accepted the connection: a time-out then is a busy engine. A time-out without it is a
             host that does not answer, or an accept queue that is full.

@@ -1,6 +1,6 @@
 """One read at a time, its answer shared: what keeps many scrapers from becoming many reads of one engine.
 
-The sidecar shares "page and reading" of its engine with it, and the fleet sources share what they read of a peer.
+The sidecar shares what it read of an engine: two Prometheus servers, the landing page and JSON may ask at once.
 
 Runs on Python 3.9 (it travels in the drain bundle).
 """
@@ -35,25 +35,22 @@ class SharedRead(Generic[T]):
 
     Args:
         read: makes one read; expected failures are values, which are shared like any other.
-        min_interval_s: an answer younger than this, in seconds since its read ended, is given again.
         clock: monotonic seconds.
     """
 
-    def __init__(
-        self, read: Callable[[], T], min_interval_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, read: Callable[[], T], clock: Callable[[], float] = time.monotonic) -> None:
         self._read = read
-        self._min_interval_s = min_interval_s
         self._clock = clock
         self._lock = threading.Lock()
         self._flight: _Flight[T] | None = None
         self._last: tuple[float, T] | None = None
 
-    def get(self, max_age_s: float | None = None, timeout_s: float = 5.0) -> T:
+    def get(self, max_age_s: float, timeout_s: float) -> T:
         """The shared answer: a young one, or the one of the read under way, or a new one.
 
         Args:
-            max_age_s: instead of `min_interval_s`, for this call; 0 asks for a read that ends after the call.
+            max_age_s: an answer younger than this, in seconds since its read ended, is given again; 0 asks for a read
+                that ends after the call.
             timeout_s: how long to wait for a read that another caller makes; then the last answer is given, whatever
                 its age.
 
@@ -61,11 +58,10 @@ class SharedRead(Generic[T]):
             SourceError: the other caller's read raised, or did not end in time while no answer is known. An exception
                 of the caller's own read passes through.
         """
-        limit_s = self._min_interval_s if max_age_s is None else max_age_s
         with self._lock:
             flight = self._flight
             if flight is None:
-                if self._last is not None and self._clock() - self._last[0] < limit_s:
+                if self._last is not None and self._clock() - self._last[0] < max_age_s:
                     return self._last[1]
                 mine: _Flight[T] = _Flight()
                 self._flight = mine

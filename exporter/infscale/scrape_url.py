@@ -135,7 +135,7 @@ def add_query(url: str, query: str) -> str:
     """Appends `key=value` pairs to a URL; a key that the URL has already stays as it is.
 
     llama.cpp's router loads the model of `/metrics?model=NAME` unless `autoload=false` stands beside it
-    (ggml-org/llama.cpp, tools/server/README.md, router mode); an engine profile's `query` says what to append.
+    (ggml-org/llama.cpp, tools/server/README.md, router mode).
     """
     base, hash_mark, fragment = url.partition("#")
     path, _, old = base.partition("?")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from infscale.metrics.render import Renderer
+from infscale.web.compression import accepts_gzip
 from infscale.web.lifecycle import Lifecycle, Stoppable
 from infscale.web.message import Request, Response
 from infscale.web.routes import Router
@@ -30,7 +31,7 @@ def metrics_route(renderer: Renderer) -> Callable[[Request], Response]:
 
     def answer(request: Request) -> Response:
         headers = request.headers
-        page = renderer.page(headers.get("accept", ""), headers.get("accept-encoding", ""))
+        page = renderer.page(headers.get("accept", ""), accepts_gzip(headers.get("accept-encoding", "")))
         more = {"Vary": "Accept, Accept-Encoding"}
         if page.content_encoding:
             more["Content-Encoding"] = page.content_encoding
@@ -63,10 +64,23 @@ def kubelet_routes(ready: Callable[[], bool], why_not_ready: Callable[[], str] =
     return router
 
 
+class _InOrder:
+    """Parts that are stopped one after the other, each to its end."""
+
+    def __init__(self, *parts: Stoppable) -> None:
+        self._parts = parts
+
+    def stop(self, drain_s: float) -> bool:
+        """See `Stoppable`."""
+        stopped = [part.stop(drain_s) for part in self._parts]
+        return all(stopped)
+
+
 def serve(
     main: Router,
     flags: Mapping[str, Any],
     *,
+    first: Stoppable | None = None,
     also: Sequence[Stoppable] = (),
     add_kubelet_routes: Callable[[Router], None] = lambda _router: None,
     once_listening: Callable[[], object] = lambda: None,
@@ -78,6 +92,7 @@ def serve(
         main: the main listener's paths.
         flags: `web_listen_address`, `web_config_file`, `web_max_requests`, `web_shutdown_delay` and
             `kubelet_listen_address`, as the command line has them.
+        first: what is stopped before the listeners, which show it to its end.
         also: what is stopped with the listeners.
         add_kubelet_routes: adds what the kubelet listener answers beside the probes.
         once_listening: starts what is not to run in a process that cannot be reached, such as one whose port is taken.
@@ -106,4 +121,5 @@ def serve(
         listener.start()
         log.info("listening", extra={"address": listener.address, "port": listener.port})
     once_listening()
-    return lifecycle.run([*listeners, *also], delay_s=flags["web_shutdown_delay"], drain_s=DRAIN_S)
+    shown = [*listeners] if first is None else [_InOrder(first, *listeners)]
+    return lifecycle.run([*shown, *also], delay_s=flags["web_shutdown_delay"], drain_s=DRAIN_S)

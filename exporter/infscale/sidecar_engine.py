@@ -14,7 +14,8 @@ from infscale.engines import PROFILES
 from infscale.engines.profile import Profile
 from infscale.outcome import outcome
 from infscale.reading import FAILURES, ReadFailure, Reading
-from infscale.scrape import Page, SharedRead, Target, fetch
+from infscale.scrape import Page, Target, fetch
+from infscale.scrape_shared import SharedRead
 from infscale.watch import HOLD_S, STALE_AFTER_S, TERMINATING_HOLD_S, View, Watch
 
 log = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ class Engine:
         self._watch = Watch(stale_after_s=settings.stale_after_s, cpu_request=settings.cpu_request)
         self._found: Profile | None = settings.profile
         self._state = ""
-        self._shared: SharedRead[View] = SharedRead(self._read, 0.0, clock)
+        self._shared: SharedRead[View] = SharedRead(self._read, clock)
 
     def view(self) -> View:
         """What the engine shows now: a new read, or one that is younger than the interval."""

@@ -1,6 +1,7 @@
 """YAML files as plain values, bounded before anything is built: no tags, no aliases, no key twice.
 
-The only place that reads YAML: configuration (`infscale.config`), web configuration, policies, manifests.
+The only place that reads YAML: configuration (`infscale.config`), web configuration, policies, manifests. Any value may
+be a secret, so errors tell where it stands and never what it is.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _TEXT = "tag:yaml.org,2002:str"
 _LONGEST_NUMBER = 400
 """Characters of what is no text: a date has 35, float64 309 digits. YAML 1.1 has integers to the base 60 (`1:30:00`),
 which take time with the square of their length: 70 s for 1 MiB."""
+
+_NO_VALUE = "not a value: a number or date that is none, or a tag (!) that does not fit; text stands in quotes"
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ def load_yaml(path: str) -> dict[str, object]:
 
     value = parsed(text_of(path, SETTINGS), path, SETTINGS, read)
     if not isinstance(value, dict):
-        raise ConfigError(f"expected a mapping of settings, got {checks.described(value)}", source=path)
+        got = "a text" if isinstance(value, str) else checks.described(value)
+        raise ConfigError(f"expected a mapping of settings, got {got}", source=path)
     return value
 
 
@@ -136,7 +140,7 @@ def _check_size(text: str, source: str, bounds: Bounds) -> None:
             depth -= 1
         fault = ""
         if isinstance(event, yaml.AliasEvent):
-            fault = f"aliases (*{event.anchor}) are not supported, write the value out"
+            fault = "aliases are not supported, write the value out; text that begins with * stands in quotes"
         elif depth > bounds.depth or count > bounds.events:
             fault = "nested too deep" if depth > bounds.depth else f"too many values for {bounds.what}"
         if fault:
@@ -161,12 +165,20 @@ def _value(node: yaml.Node, place: Place, loader: yaml.SafeLoader) -> object:
     if isinstance(node, yaml.SequenceNode):
         return [_value(item, place.item(index), loader) for index, item in enumerate(node.value)]
     if node.tag != _TEXT and len(node.value) > _LONGEST_NUMBER:
-        raise place.error(f"not a value: {checks.described(node.value)}")
+        raise place.error(_NO_VALUE)
     try:
         return loader.construct_object(node)
-    # A date such as 2024-13-45; and PyYAML's own faults over a tag and a text that do not go together, as !!int ''.
-    except (ValueError, TypeError, OverflowError, LookupError, AttributeError) as exc:
-        raise place.error(f"not a value: {checks.described(node.value)}") from exc
+    # A date such as 2024-13-45; and PyYAML's own faults over a tag that it does not know, or one and a text that do not
+    # go together, as !!int ''.
+    except (
+        yaml.constructor.ConstructorError,
+        ValueError,
+        TypeError,
+        OverflowError,
+        LookupError,
+        AttributeError,
+    ) as exc:
+        raise place.error(_NO_VALUE) from exc
 
 
 def _pairs(node: yaml.MappingNode, place: Place) -> Iterator[tuple[str, yaml.Node]]:

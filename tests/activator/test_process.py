@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -47,6 +48,7 @@ def test_five_requests_at_zero(server, account):
     starting.start()
     scale = "--scale=kubernetes:deployment/ml/vllm"
     with PodActivator(account, server.host, server.port, f"http://127.0.0.1:{port}", scale) as process:
+        assert process.held()["wake"] == "the first request that has to wait wakes it"
         body = b'{"prompt": "one two", "max_tokens": 4, "stream": true}'
         askers = []
         for number in range(5):
@@ -123,6 +125,18 @@ def test_sigterm_has_a_bound():
         process.stop()
         assert held.answered().status == 503
         assert process.ended() == 0
+
+
+def test_second_sigterm_ends_at_once():
+    """Who asks twice does not wait for what is held."""
+    upstream = f"http://127.0.0.1:{free_port()}"
+    with ActivatorProcess(upstream, "--drain-timeout=1000") as process, Client(process.port) as client:
+        client.post()
+        until(lambda: process.held()["held"] == 1)
+        process.stop()
+        until(lambda: refused(process.port))
+        process.stop()
+        assert process.ended() == 128 + signal.SIGTERM
 
 
 def test_https_towards_the_replica(kube_certs):

@@ -369,17 +369,22 @@ SMUGGLED = {
     "a huge head": b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 20000 + b"\r\n\r\n",
     "a broken chunk": b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n",
     "no path": b"GET http://elsewhere/ HTTP/1.1\r\nHost: x\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "two hosts in one": b"GET / HTTP/1.1\r\nHost: a, b\r\n\r\n",
     "not UTF-8": b"GET / HTTP/1.1\r\nHost: x\r\nA: \xe9\r\n\r\n",
 }
 
 
 @pytest.mark.parametrize("name", SMUGGLED)
 def test_what_is_no_clean_request(name, caplog):
-    """It is refused with 400, its connection ended; no part of it reaches a replica, and the log is quiet."""
+    """It is refused with 400 in our name, its connection ended; no part of it reaches a replica; the log is quiet."""
     with Replica() as replica, activator(replica.url) as found, Client(found.port) as client:
         ready(found)
         client.send(SMUGGLED[name])
-        assert client.read_until(b"\r\n\r\n").split()[1] == b"400"
+        head = client.read_until(b"\r\n\r\n")
+        assert head.split()[1] == b"400"
+        assert b"Server: infscale\r\n" in head
         if name != "not UTF-8":
             client.read_all()
         assert replica.seen == []

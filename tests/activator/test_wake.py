@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from infscale.activator import wake
 from infscale.activator.wake import LOOK_AGAIN_S, TRIES, Waker
 from infscale.errors import UsageError
 from infscale.kube.cluster import RestCluster
@@ -176,6 +177,22 @@ def test_a_kind_that_cannot_be_named():
     """It is refused at once."""
     with pytest.raises(UsageError, match="workload kind 'pods'"):
         waker(None, kind="pods")
+
+
+def test_the_ready_replica_goes_while_others_wait(server, pod, monkeypatch):
+    """Those who are in line already do not ask again: the thread sees by itself that nothing is ready any more."""
+    monkeypatch.setattr(wake, "LOOK_AGAIN_S", 0.02)
+    server.add(objects.deployment(replicas=0))
+    ready = [True]
+    found = waker(pod, wanted=lambda: not ready[0])
+    found.start()
+    found.ask()
+    until(lambda: not found._asked.is_set())
+    assert server.calls() == []
+    ready[0] = False
+    until(lambda: asked_for(server) == 1)
+    found.stop()
+    found._thread.join(30)
 
 
 def test_it_looks_only_while_somebody_waits(server, pod):

@@ -10,6 +10,7 @@ from infscale.errors import UsageError
 from infscale.fleet.engines import EngineSettings
 from infscale.fleet.parse import parse_source
 from infscale.fleet.source import FleetSettings
+from tests.certs import make_certs
 from tests.fleet.peers import answer, peers
 from tests.raw_server import Call, RawServer
 
@@ -129,6 +130,20 @@ def test_token_of_the_engines(tmp_path):
         token.write_text("key\n")
         assert seen(source.observe(1015.0)) == [(Phase.SERVING, "ok", 1)]
         source.close()
+
+
+def test_engines_over_tls(tmp_path):
+    """An engine that is listed with https is read with the CA that was told, or with any certificate if so told."""
+    certs = make_certs(tmp_path)
+    with RawServer(lambda call: call.page(page(1, 0)), tls=certs.server.server_context()) as one:
+        for told, expected in (
+            (EngineSettings(), (Phase.STARTING, "unreachable", None)),
+            (EngineSettings(ca_file=str(certs.ca)), (Phase.SERVING, "ok", 1)),
+            (EngineSettings(insecure_skip_verify=True), (Phase.SERVING, "ok", 1)),
+        ):
+            source = parse_source(f"static:{one.url()}", FleetSettings(timeout_s=PATIENT, engines=told))
+            assert seen(source.observe(1000.0)) == [expected]
+            source.close()
 
 
 def test_cpu_and_ttft_of_engines():

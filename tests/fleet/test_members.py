@@ -85,6 +85,27 @@ def test_no_more_are_missed_than_there_should_be():
     assert phases(members.take([serves("a"), serves("b")], 30, expected=2)) == {"a": SERVING, "b": SERVING}
 
 
+def test_replacement_that_never_answered_takes_nobodys_place():
+    """A lost replica is missed beside the one that is listed in its stead, until that one serves: no value, no zero."""
+    members = Members()
+    members.take([serves("a"), serves("b"), serves("c")], 0, expected=3)
+    swapped = [serves("a"), serves("b"), silent("d", "refused")]
+    for now_s in (15, 300):
+        replicas = members.take(swapped, now_s, expected=3)
+        assert phases(replicas) == {"a": SERVING, "b": SERVING, "c": SILENT, "d": STARTING}
+    served = [serves("a"), serves("b"), serves("d")]
+    assert phases(members.take(served, 315, expected=3)) == {"a": SERVING, "b": SERVING, "d": SERVING}
+
+
+def test_replacement_that_never_answers_at_all():
+    """The lost one is forgotten after its ten minutes, whatever stands in its stead."""
+    members = Members()
+    members.take([serves("a"), serves("b")], 0, expected=2)
+    swapped = [serves("a"), silent("c", "refused")]
+    assert phases(members.take(swapped, 15, expected=2)) == {"a": SERVING, "b": SILENT, "c": STARTING}
+    assert phases(members.take(swapped, 615, expected=2)) == {"a": SERVING, "c": STARTING}
+
+
 def test_longest_lost_goes_first():
     """Of several lost replicas, those that were seen last are the likelier ones to be there."""
     members = Members()

@@ -1,4 +1,4 @@
-"""The text of a source, right and wrong, and who speaks."""
+"""The text of a source, right and wrong."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from infscale.fleet.kubernetes import Kubernetes
 from infscale.fleet.parse import KINDS, parse_source
 from infscale.fleet.prometheus import Prometheus
 from infscale.fleet.source import FleetSettings, WorkloadName
-from infscale.fleet.speakers import speaks
 from infscale.fleet.static import Static
 from tests.fleet.peers import reading
 
@@ -96,6 +95,7 @@ def test_text_that_names_no_source(text, says):
         (FleetSettings(engines=EngineSettings(path="metrics")), "--fleet.engine-path is 'metrics': expected a path"),
         (FleetSettings(ca_file="none"), "CA file none"),
         (FleetSettings(engines=EngineSettings(token_file="none")), "token file none"),
+        (FleetSettings(engines=EngineSettings(ca_file="none")), "CA file none"),
         (FleetSettings(dns_server="dns.test"), "name server 'dns.test'"),
     ],
 )
@@ -135,22 +135,3 @@ def test_single_is_the_whole_workload():
     assert (told_anew.failure, told_anew.replicas) == ("no answer within 5 s", ())
     assert source.names() == ()
     assert parse_source("single", FleetSettings(spec_replicas=2), reading=reading).observe(0).spec_replicas == 2
-
-
-@pytest.mark.parametrize(
-    ("count", "speakers", "expected"),
-    [(1, 3, [0]), (3, 3, [0, 1, 2]), (4, 3, [0, 1, 2]), (50, 3, [0, 1, 2]), (5, 1, [0]), (5, 9, [0, 1, 2, 3, 4])],
-)
-def test_the_lowest_names_speak(count, speakers, expected):
-    """As many as asked for, the same for everyone, whatever the order of the list."""
-    names = [f"10.0.0.{number:03}" for number in range(count)]
-    assert [n for n in range(count) if speaks(names[n], reversed(names), speakers)] == expected
-
-
-def test_who_is_not_listed_yet():
-    """A new peer speaks where it will speak once it is listed, and alone it always does."""
-    names = ["b", "c", "d", "e"]
-    assert speaks("a", names)
-    assert not speaks("f", names)
-    assert speaks("f", [])
-    assert speaks("d", ["b", "b", "b", "c"])

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from infscale.core.replicas import Buckets, Phase, Replica
-from infscale.fleet.from_readings import buckets_of, replicas_of_pages
+from infscale.fleet.from_readings import buckets_of, replica_of
 from infscale.fleet.peer import sighting_of, sighting_of_reading, ttft_json
 from infscale.reading import Histogram, ModelReading, ReadFailure, Reading
 from infscale.scrape import Page, ScrapeFailure
@@ -140,15 +140,8 @@ def test_histograms_of_one_layout_add_up_and_survive_json():
 def test_pages_as_replicas():
     """A page that was read serves with its values; one that loads is starting; any other failure is silent."""
     read = Reading("vllm", "ok", (ModelReading("m", 2.0, 10.0, 12.0, kv=0.5, prompt_tokens=9.0),))
-    replicas = replicas_of_pages(
-        [
-            ("a", read),
-            ("b", ReadFailure("loading", "http", "it loads")),
-            ("c", ReadFailure("stats_disabled", "missing", "flag")),
-        ]
-    )
-    assert replicas == (
-        Replica("a", Phase.SERVING, running=2, waiting=10, inflight=12, kv=0.5, prompt_tokens=9.0),
-        Replica("b", Phase.STARTING, state="loading"),
-        Replica("c", Phase.SILENT, state="stats_disabled"),
-    )
+    serving = Replica("a", Phase.SERVING, running=2, waiting=10, inflight=12, kv=0.5, prompt_tokens=9.0)
+    assert replica_of("a", read) == serving
+    loads, disabled = ReadFailure("loading", "http", "it loads"), ReadFailure("stats_disabled", "missing", "flag")
+    assert replica_of("b", loads) == Replica("b", Phase.STARTING, state="loading")
+    assert replica_of("c", disabled) == Replica("c", Phase.SILENT, state="stats_disabled")

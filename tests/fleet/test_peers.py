@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
+from infscale.core.grammar import parse_policy
 from infscale.core.replicas import Buckets, Fleet, Phase, Replica
+from infscale.evaluator import Evaluator
 from infscale.fleet.parse import parse_source
 from infscale.fleet.source import FleetSettings, Source
 from tests.certs import make_certs
@@ -132,6 +135,29 @@ def test_replica_that_was_scaled_away(crew, names, tmp_path):
     source.observe(1000.0)
     names.zone["peers.test"] = list(ADDRESSES[:4])
     assert phases(source.observe(1015.0)) == [SERVING] * 4
+
+
+def test_address_swapped_for_a_dead_one(crew, names, tmp_path):
+    """A busy replica leaves the name and one that never answered stands in its stead: nothing scales down on it.
+
+    With no window that could hold the count: what that replica had in flight is not known to be gone.
+    """
+    crew.kill(4)
+    for engine in crew.engines[:3]:
+        engine.waiting = 9
+    source = dns(crew, names, tmp_path, spec_replicas=3)
+    clock = SimpleNamespace(now_s=1000.0)
+    evaluator = Evaluator(source, parse_policy("queue:12,downwindow=0"), wall_clock=lambda: clock.now_s)
+    names.zone["peers.test"] = list(ADDRESSES[:3])
+    assert evaluator.evaluate().recommended == 3
+    names.zone["peers.test"] = [*ADDRESSES[:2], ADDRESSES[4]]
+    for clock.now_s in (1015.0, 1600.0):
+        view = evaluator.evaluate()
+        assert (view.recommended, view.silent_names, view.replicas.starting) == (3, (ADDRESSES[2],), 1)
+    crew.restore()  # the replacement answers, and there is less to do
+    clock.now_s = 1610.0
+    assert (evaluator.evaluate().recommended, evaluator.view().replicas.silent) == (1, 0)
+    evaluator.stop(LONG_S)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 
@@ -218,6 +219,11 @@ def test_query_that_prometheus_refuses(prometheus):
     assert fleet.failure.endswith("HTTP 404: expected 200 and the answer to a query")
 
 
+def answer_with(*result: object) -> bytes:
+    """The answer to a query, with these series."""
+    return json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+
+
 ERROR = b'{"status":"error","errorType":"execution","error":"query timed out"}'
 JSON = "Content-Type: application/json"
 FAILURES = {
@@ -225,6 +231,14 @@ FAILURES = {
     "status": (lambda call: call.page(b"busy", status="502 Bad Gateway"), "HTTP 502: expected 200"),
     "html": (lambda call: call.page(b"<html>"), "not JSON but b'<html>'"),
     "half": (lambda call: call.page(b'{"status":"success","data":{"resul'), "not JSON"),
+    "label": (
+        lambda call: call.page(answer_with({"metric": {"pod": ["a"]}, "value": [1, "1"]}), JSON),
+        "an answer that is no vector",
+    ),
+    "value": (
+        lambda call: call.page(answer_with({"metric": {"pod": "a"}, "value": [1, 10**400]}), JSON),
+        "an answer that is no vector",
+    ),
     "other": (lambda call: call.page(b'{"status":"success"}'), "an answer that is no vector"),
     "matrix": (
         lambda call: call.page(b'{"status":"success","data":{"resultType":"matrix","result":[]}}'),
@@ -234,10 +248,15 @@ FAILURES = {
     "hang": (lambda call: call.hang(), "timed out after 0.5 s"),
     "large": (lambda call: call.send(f"HTTP/1.1 200 OK\r\nContent-Length: {MAX_BYTES + 1}\r\n\r\n".encode()), "larger"),
     "empty": (
-        lambda call: call.page(b'{"status":"success","data":{"resultType":"vector","result":[]}}'),
+        lambda call: call.page(answer_with()),
         "no series with namespace",
     ),
 }
+
+
+def row(pod: str, value: float, **labels: str) -> dict[str, object]:
+    """One series of an answer, about a Pod."""
+    return {"metric": {"pod": pod, **labels}, "value": [1, str(value)]}
 
 
 @pytest.mark.parametrize("name", FAILURES)
@@ -245,21 +264,53 @@ def test_prometheus_that_fails(name):
     """The failure has words, and everyone who was known is silent: an outage is not "no load" (keda#3065)."""
     does, says = FAILURES[name]
     result = [
-        {"metric": {"__name__": "infscale_inflight_requests", "pod": "a", "model_name": "m"}, "value": [1, "5"]},
-        {"metric": {"infscale_told": "age", "pod": "a"}, "value": [1, "3"]},
-        {"metric": {"infscale_told": "age", "pod": "b"}, "value": [1, "3"]},
-        {"metric": {"__name__": "infscale_draining", "pod": "c"}, "value": [1, "1"]},
-        {"metric": {"infscale_told": "age", "pod": "c"}, "value": [1, "3"]},
-        {"metric": {"__name__": "infscale_inflight_requests", "pod": "d", "model_name": "m"}, "value": [1, "NaN"]},
+        row("a", 5, __name__="infscale_inflight_requests", model_name="m"),
+        row("a", 5, __name__="infscale_time_to_first_token_seconds_bucket", le="x"),
+        row("c", 1, __name__="infscale_draining"),
+        row("d", math.nan, __name__="infscale_inflight_requests", model_name="m"),
+        *(row(pod, 3, infscale_told="age") for pod in "abc"),
     ]
-    well = json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
+    well = answer_with(*result)
     with RawServer(lambda call: call.page(well, JSON) if call is server.calls[0] else does(call)) as server:
         source = source_of(server.url(""), timeout_s=0.5 if name == "hang" else LONG_S)
-        assert phases(source.observe(1000.0)) == [SERVING, STARTING, DRAINING]
+        fleet = source.observe(1000.0)
+        assert (phases(fleet), fleet.replicas[0].ttft) == ([SERVING, STARTING, DRAINING], ())
         fleet = source.observe(1015.0)
     assert fleet.failure.startswith(f"Prometheus at 127.0.0.1:{server.port}: ")
     assert says in fleet.failure
     assert (phases(fleet), fleet.spec_replicas) == ([SILENT, STARTING, DRAINING], None)
+
+
+def answer(serving: str, starting: str, *, spec: int = 3, status: int = 3, ready: int = 3) -> bytes:
+    """An answer with a target for each letter; of the starting ones the capitals load, the others were never read."""
+    counts = {"spec_replicas": spec, "status_replicas": status, "status_replicas_ready": ready}
+    result = [
+        *(row(pod, 5, __name__="infscale_inflight_requests", model_name="m") for pod in serving),
+        *(row(pod, 3, infscale_told="age") for pod in serving + starting),
+        *(row("", count, __name__=f"kube_deployment_{name}", deployment="vllm") for name, count in counts.items()),
+    ]
+    result += [row(pod, 1, __name__="infscale_engine_state", state="loading") for pod in starting if pod.isupper()]
+    return answer_with(*result)
+
+
+@pytest.mark.parametrize(
+    ("ready", "phases_then"),
+    [(1, [STARTING, SERVING, STARTING]), (2, [STARTING, SERVING, SILENT]), (3, [STARTING, SERVING, SILENT])],
+)
+def test_ready_replica_that_was_never_scraped(ready, phases_then):
+    """A ready Pod whose sidecar Prometheus never could scrape is a hole, and not on its way; one that loads is."""
+    with RawServer(lambda call: call.page(answer("a", "bL", ready=ready), JSON)) as server:
+        fleet = source_of(server.url("")).observe(1000.0)
+    assert (phases(fleet), fleet.spec_replicas, fleet.failure) == (phases_then, 3, "")
+
+
+def test_rollout_misses_nobody():
+    """With one more than are asked for, who was replaced is no hole that would raise the count."""
+    looks = [answer("abc", "D", status=4), answer("bcd", "E", status=4)]
+    with RawServer(lambda call: call.page(looks[len(server.calls) - 1], JSON)) as server:
+        source = source_of(server.url(""))
+        assert phases(source.observe(1000.0)) == [STARTING, SERVING, SERVING, SERVING]
+        assert phases(source.observe(1060.0)) == [STARTING, SERVING, SERVING, SERVING]
 
 
 def test_prometheus_that_is_gone():

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from infscale.core.replicas import Phase, Replica
+from infscale.fleet import crowd as crowd_module
 from infscale.fleet import reader as reader_module
 from infscale.fleet.crowd import Crowd, takes
 from infscale.fleet.reader import Ask, Reader
@@ -156,6 +157,22 @@ def test_those_whose_turn_does_not_come():
         Crowd(targets, Deadline(time.monotonic, 0.3), answers.__setitem__, max_open=4).run()
     messages = [told.message for _, told in sorted(answers.items()) if isinstance(told, ScrapeFailure)]
     assert ["too many others hang" in message for message in messages] == [False] * 4 + [True] * 2
+
+
+def test_half_read_pages_are_bounded_together(monkeypatch):
+    """Pages under way that together take too much are given up one by one, and the message says why."""
+    monkeypatch.setattr(crowd_module, "MAX_HELD_BYTES", 2**20)
+
+    def half(call):
+        call.send(b"HTTP/1.1 200 OK\r\nContent-Length: 800000\r\n\r\n" + b"x" * 400_000)
+        call.hang()
+
+    with RawServer(half) as server:
+        told = read(*[Target(server.url(), max_bytes=2**20)] * 6, budget_s=2.0)
+    failures = [(one.kind, one.message.partition(": ")[2]) for one in told if isinstance(one, ScrapeFailure)]
+    given_up = ("too_large", "half-read pages take more than 1 MiB all together")
+    assert failures.count(given_up) == 4
+    assert [kind for kind, _ in failures if kind != "too_large"] == ["timeout"] * 2
 
 
 def test_few_file_descriptors():

@@ -42,6 +42,14 @@ def test_number_of_speakers(speakers, speaks):
     assert (turn(PEERS, told="10.0.0.7", speakers=speakers).why_not() == "") is speaks
 
 
+def test_who_is_not_listed_yet():
+    """A new peer speaks where it will speak once it is listed; a peer that is listed twice counts once."""
+    names = ("b", "c", "d", "e")
+    assert turn(names, told="a").why_not() == ""
+    assert turn(names, told="f").why_not() == "others evaluate this workload, ask one of them: b, c, d"
+    assert turn(("b", "b", "b", "c"), told="d").why_not() == ""
+
+
 @pytest.mark.parametrize(("names", "port"), [(PEERS, 10047), (PLACES, 10047)])
 def test_found_by_where_it_listens(names, port):
     """A sidecar that listens on one address is the peer of that address."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infscale.metrics.negotiate import OPENMETRICS, TEXT, choose_format, gzip_wanted
+from infscale.metrics.negotiate import OPENMETRICS, TEXT, choose_format
 
 PROMETHEUS_2 = (
     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
@@ -44,21 +44,3 @@ PROMETHEUS_3 = (
 def test_format(accept, form):
     """Prometheus gets OpenMetrics 1.0.0; unknown versions and everything else get the text format."""
     assert form is choose_format(accept)
-
-
-@pytest.mark.parametrize(
-    ("accept_encoding", "wanted"),
-    [
-        ("", False),
-        ("gzip", True),
-        ("deflate, gzip;q=1.0, *;q=0.5", True),
-        ("GZIP", True),
-        ("x-gzip", True),
-        ("gzip;q=0", False),
-        ("identity", False),
-        ("br", False),
-    ],
-)
-def test_gzip(accept_encoding, wanted):
-    """Gzip only for those who name it and do not refuse it."""
-    assert wanted == gzip_wanted(accept_encoding)

@@ -51,7 +51,7 @@ def test_scrapes_share_a_reading(sidecar):
     assert all(page is pages[0] for page in pages)
     assert sidecar.rendered == 1
     sidecar.renderer.page(OPENMETRICS)
-    sidecar.renderer.page(OPENMETRICS, "gzip")
+    sidecar.renderer.page(OPENMETRICS, compress=True)
     assert sidecar.rendered == 2
 
 
@@ -84,7 +84,7 @@ def test_the_process_is_never_older_than_a_second(sidecar):
 def test_gzip_is_the_same_page(sidecar):
     """A gzip answer unpacks to the page that a plain scrape gets, whatever the format."""
     for accept in ("", OPENMETRICS):
-        plain, packed = sidecar.renderer.page(accept), sidecar.renderer.page(accept, "gzip")
+        plain, packed = sidecar.renderer.page(accept), sidecar.renderer.page(accept, compress=True)
 
         assert (plain.content_encoding, packed.content_encoding) == ("", "gzip")
         assert plain.content_type == packed.content_type
@@ -173,7 +173,7 @@ def test_many_threads_get_whole_pages():
 
     def scrape() -> None:
         for _ in range(20):
-            body = renderer.page("", "").body.decode()
+            body = renderer.page().body.decode()
             found = {s.name: s.value for f in text_string_to_metric_families(body) for s in f.samples}
             parts = found["infscale_running_requests"] + found["infscale_waiting_requests"]
             if parts != found["infscale_inflight_requests"]:

@@ -35,7 +35,7 @@ def serving(renderer: Renderer) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            page = renderer.page(self.headers.get("Accept", ""), "")
+            page = renderer.page(self.headers.get("Accept", ""))
             self.send_response(200)
             self.send_header("Content-Type", page.content_type)
             self.send_header("Content-Length", str(len(page.body)))

@@ -63,6 +63,13 @@ def test_plain_for_others():
     assert answer.headers == {"Vary": "Accept-Encoding"}
 
 
+def test_what_an_answer_depends_on():
+    """An answer that depends on more headers says so itself, gzipped or not."""
+    page = Response(200, BODY, headers={"Vary": "Accept, Accept-Encoding"})
+    for accept_encoding in ("gzip", ""):
+        assert compressed(ask(accept_encoding), page, compressor()).headers["Vary"] == "Accept, Accept-Encoding"
+
+
 @pytest.mark.parametrize("response", [Response(200, b"small"), Response(200, BODY, headers={"Content-Encoding": "br"})])
 def test_left_alone(response):
     """Small bodies, and those that a handler encoded itself, are left alone."""

@@ -165,7 +165,8 @@ def _check(request: web.BaseRequest) -> None:
     """Refuse what cannot be passed on.
 
     Raises:
-        Refusal: a tunnel, a target that is no path, or a version before HTTP/1.0.
+        Refusal: a tunnel, a target that is no path, a version before HTTP/1.0, or two hosts in one Host: a replica
+            might take the second. None, or two of the field, aiohttp refuses (RFC 9112 section 3.2).
     """
     if request.version < HttpVersion10:  # HTTP/0.9 has no headers and no body, and yet the parser takes both
         raise Refusal(400, "the request names no version of HTTP: expected HTTP/1.1", close=True)
@@ -173,3 +174,5 @@ def _check(request: web.BaseRequest) -> None:
         raise Refusal(501, "tunnels are not for this proxy", close=True)
     if not request.raw_path.startswith("/"):
         raise Refusal(400, "the request's target is no path: expected as in POST /v1/completions", close=True)
+    if "," in request.headers.get("Host", ""):
+        raise Refusal(400, "a request needs exactly one Host header", close=True)

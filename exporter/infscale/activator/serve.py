@@ -1,7 +1,8 @@
 """The activator as a part of a process: its loop on a thread, from the listening socket to a graceful stop.
 
-`infscale.cli.activator` makes one and gives it to `process`, whose listeners for metrics and probes run on threads of
-their own. Stopping: whoever is held or under way is served to a bound; then the held get 503, streams end.
+`infscale.cli.activator` makes one and gives it to `infscale.serving`, whose listeners for metrics and probes run on
+threads of their own and show it until it has stopped. Stopping: whoever is held or under way is served to a bound; then
+the held get 503, streams end.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from infscale.activator.limits import TurnedAway, connections_for
 from infscale.activator.prober import Prober
 from infscale.activator.proxy import Proxy, Rules
 from infscale.activator.queue import HoldQueue
+from infscale.activator.refusal import SERVER
 from infscale.activator.release import Releaser
 from infscale.activator.settings import Settings, upstream_url
 from infscale.activator.upstream import Upstream
@@ -83,6 +85,11 @@ class Activator:
         self._started.result()
         log.info("activator listening", extra={"address": self.settings.listen_address, "requests_port": self.port})
 
+    def abandon(self) -> None:
+        """Give the port back, if it never was started."""
+        if not self._thread.is_alive():
+            self._socket.close()
+
     def stop(self, _drain_s: float) -> bool:
         """Take no more, and serve what is held and under way, for at most the `drain_s` of the settings.
 
@@ -90,7 +97,7 @@ class Activator:
             True when everything was answered.
         """
         if not self._thread.is_alive():
-            self._socket.close()
+            self.abandon()
             return True
         self._started.result().call_soon_threadsafe(self._stop.set)
         self._thread.join()
@@ -102,8 +109,9 @@ class Activator:
             upstream = Upstream(self.settings)
             work, server, self._proxy = self._parts(upstream)
             bound = connections_for(self.settings.max_connections)
+            clients = _client_log()
             listening = await loop.create_server(
-                lambda: server() if len(server.connections) < bound else TurnedAway(),
+                lambda: _client(server, clients) if len(server.connections) < bound else TurnedAway(),
                 sock=self._socket,
                 backlog=_BACKLOG,
             )
@@ -144,15 +152,7 @@ class Activator:
         # A body that fits in no empty queue is too large for good: 413, and not 503 for ever.
         rules = Rules(min(settings.max_body_bytes, settings.max_held_bytes), settings.keep_alive_s)
         proxy = Proxy(self.queue, self.endpoints, upstream, releaser, rules, held)
-        server = web.Server(
-            proxy.handle,
-            handler_cancellation=True,
-            keepalive_timeout=IDLE_S,
-            access_log=None,
-            auto_decompress=False,
-            logger=_client_log(),
-        )
-        return [releaser.run, prober.run], server, proxy
+        return [releaser.run, prober.run], web.Server(proxy.handle, handler_cancellation=True), proxy
 
     async def _drain(self, server: web.Server, proxy: Proxy) -> bool:
         """Serve what is left; whether all of it was served in time."""
@@ -165,6 +165,33 @@ class Activator:
             await _until(lambda: not proxy.under_way, _LAST_WORDS_S)
         await server.shutdown(_LOOK_S)
         return drained
+
+
+class _Client(web.RequestHandler):
+    """One client's connection. What aiohttp answers itself, to what is no request, goes out in our name too."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """The answer to a request that could not be read."""
+        answer = super().handle_error(request, status, exc, message)
+        answer.headers["Server"] = SERVER
+        return answer
+
+
+def _client(server: web.Server, log_of_clients: logging.Logger) -> _Client:
+    return _Client(
+        server,
+        loop=asyncio.get_running_loop(),
+        keepalive_timeout=IDLE_S,
+        access_log=None,  # type: ignore[arg-type]  # None turns it off
+        auto_decompress=False,
+        logger=log_of_clients,
+    )
 
 
 async def _until(holds: Callable[[], bool], within_s: float) -> bool:

@@ -19,7 +19,7 @@ from infscale.kube.objects import Owner, Scale, Workload
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 5.0
-"""While requests are held: somebody may have scaled to 0 again."""
+"""Whether requests are held, and while they are, at the workload: somebody may have scaled to 0 again."""
 
 TRIES = 4
 """At a write that is overtaken by another; the version changes with each status of the workload too."""
@@ -51,6 +51,9 @@ class Waker:
         kind, namespace, name: the workload.
         wanted: whether somebody waits and no replica is ready. Called from the waker's thread.
 
+    Attributes:
+        last: what came of the last look, in one line.
+
     Raises:
         UsageError: no such kind can be named.
     """
@@ -61,7 +64,7 @@ class Waker:
         self._asked, self._stop = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="waker", daemon=True)
         self._pause_s = 0.0
-        self.last = ""
+        self.last = "the first request that has to wait wakes it"
 
     def check(self) -> None:
         """Refuse at the start what would have two writers. What cannot be read is told, and is no reason to stay down.
@@ -127,9 +130,7 @@ class Waker:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self._asked.wait()
-            if self._stop.is_set():
-                return
+            self._asked.wait(LOOK_AGAIN_S)  # nobody asks anew for those in line when the replica goes that was ready
             self._asked.clear()
             while self._wanted() and not self._stop.is_set():
                 self._stop.wait(self._look_safely())

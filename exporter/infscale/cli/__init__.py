@@ -141,8 +141,10 @@ def describe(error: click.ClickException) -> str:
 
 
 def say(text: str) -> None:
-    """Print one line on standard error, whatever the text holds."""
-    click.echo(f"infscale: {' '.join(text.split())}", err=True)
+    """Print one line on standard error, whatever the text holds: files, servers and people wrote parts of it."""
+    from infscale.cli.table import printable
+
+    click.echo(f"infscale: {printable(' '.join(text.split()))}", err=True)
 
 
 def discard_output() -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from infscale.cli.fleet_options import cluster_of
+from infscale.cli.fleet_options import cluster_of, workload_name
 from infscale.cli.options import LISTEN_ADDRESS, SECONDS, URL, F, option
 from infscale.cli.web_options import check_web_config, web_options
 from infscale.errors import UsageError
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from infscale.activator.serve import Activator
     from infscale.activator.settings import Settings
     from infscale.activator.wake import Waker
-    from infscale.fleet.source import WorkloadName
 
 _EXAMPLES = """\b
 Examples:
@@ -73,14 +71,14 @@ def command(config_check: bool, **flags: Any) -> int:
 
     Meant to be in the path at zero, as a fallback behind a gateway. It never scales down, nor from 1 up.
     """
-    workload, scaled = _workload(flags["workload"]), _scaled(flags["scale"])
+    workload, scaled = workload_name(flags["workload"]), _scaled(flags["scale"])
     try:
         import aiohttp  # noqa: F401
     except ImportError:
         raise UsageError("the activator needs aiohttp: pip install 'infscale[activator]'") from None
     from infscale.activator.page import activator_routes
-    from infscale.activator.process import serve
     from infscale.activator.serve import Activator
+    from infscale.serving import serve
 
     settings = _settings(flags)
     settings.check()
@@ -93,11 +91,11 @@ def command(config_check: bool, **flags: Any) -> int:
     try:
         if scaled is not None:
             waker = _waker(flags, scaled, activator)
-        woken = partial(getattr, waker, "last", "")
-        routes = activator_routes(activator, workload, woken)
-        return serve(routes, flags, activator)
+        routes = activator_routes(activator, workload, lambda: "" if waker is None else waker.last)
+        # What it still holds at its end is demand: a recommender that cannot read the page until then knows nothing.
+        return serve(routes, flags, first=activator, once_listening=activator.start)
     finally:
-        activator.stop(0.0)
+        activator.abandon()
         if waker is not None:
             waker.stop()
 
@@ -135,24 +133,16 @@ def _settings(flags: dict[str, Any]) -> Settings:
     )
 
 
-def _workload(text: str) -> WorkloadName:
-    from infscale.fleet.source import WorkloadName
-
-    namespace, slash, name = text.partition("/")
-    if not slash or not namespace or not name or "/" in name:
-        raise UsageError(f"--workload: expected NAMESPACE/NAME, as inference/vllm, got {text[:120]!r}")
-    return WorkloadName(namespace, name)
-
-
 def _scaled(how: str) -> tuple[str, str, str] | None:
     """Kind, namespace and name of what is woken; None where that is another's."""
+    from infscale.fleet.source import kind_namespace_name
     from infscale.kube.kinds import workload_target
 
     if how == "none":
         return None
     scheme, _, rest = how.partition(":")
-    parts = rest.rsplit("/", 2)  # a kind may be GROUP/VERSION/PLURAL
-    if scheme != "kubernetes" or len(parts) != 3 or not all(parts):
+    workload = kind_namespace_name(rest)
+    if scheme != "kubernetes" or workload is None:
         raise UsageError(f"--scale: expected none or kubernetes:KIND/NAMESPACE/NAME, got {how[:120]!r}")
-    workload_target(*parts)
-    return parts[0], parts[1], parts[2]
+    workload_target(*workload)
+    return workload

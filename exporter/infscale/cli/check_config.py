@@ -15,7 +15,6 @@ from infscale.errors import ConfigError, InfscaleError, UsageError
 if TYPE_CHECKING:
     from infscale.config import Config
 
-_WEB_KEYS = ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit")
 _EXAMPLES = """\b
 Examples:
   infscale check-config infscale.yaml
@@ -39,7 +38,7 @@ def command(ctx: click.Context, /, files: tuple[str, ...]) -> None:
         try:
             click.echo(f"{printable(file)}: ok: {_understood(file)}")
         except InfscaleError as exc:
-            say(printable(str(exc)))
+            say(str(exc))
             status = exc.exit_code
     ctx.exit(status)
 
@@ -51,12 +50,11 @@ def _understood(file: str) -> str:
         InfscaleError: what is wrong with it.
     """
     from infscale.config import check_config
+    from infscale.web.webconfig import KEYS, WebConfig
     from infscale.yaml_file import load_yaml
 
     values = load_yaml(file)
-    if any(key in values for key in _WEB_KEYS):
-        from infscale.web.webconfig import WebConfig
-
+    if any(key in values for key in KEYS):
         WebConfig(file)
         return "web configuration with " + ", ".join(values)
     config = check_config(values, file, every_setting())
@@ -85,7 +83,7 @@ def _summary(config: Config) -> str:
         values = value if isinstance(value, list) else [value]
         parts.append(f"{key} {' '.join(_shown(item) for item in values)}")
     for profile in config.profiles.values():
-        names = " + ".join(f"{profile.prefix}:{m.names[0]}" if profile.prefix else m.names[0] for m in counted(profile))
+        names = " + ".join(profile.full(metric.names[0]) for metric in counted(profile))
         instead = " instead of the built-in one" if profile.name in PROFILES else ""
         parts.append(f"profile {profile.name}{instead} (in flight = {names})")
     return printable("; ".join(parts)) or "nothing is set"

@@ -6,7 +6,6 @@ decide by; 2 usage, policy or state.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from dataclasses import replace
@@ -17,7 +16,7 @@ import click
 
 from infscale.cli.config_file import config_file_option, every_setting
 from infscale.cli.engine_options import chosen, engine_options
-from infscale.cli.options import option
+from infscale.cli.options import Amount, option
 from infscale.cli.policy_options import policy_of, policy_options
 from infscale.cli.sources import Outcome, Reader, named, tell_errors
 from infscale.errors import UsageError
@@ -40,21 +39,6 @@ Examples:
   infscale decide --policy ttft:2,max=8 --state /var/lib/infscale/chat.json --format json http://10.0.0.7:8000/metrics
 """
 
-
-class _Amount(click.FloatRange):
-    """A number from 0 up, neither infinite nor NaN."""
-
-    def __init__(self) -> None:
-        super().__init__(min=0)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read a number."""
-        number = float(super().convert(value, param, ctx))
-        if not math.isfinite(number):
-            self.fail(f"{value!r} is not a number from 0 up", param, ctx)
-        return number
-
-
 _REPLICAS = click.IntRange(0, _MOST_REPLICAS)
 
 
@@ -63,13 +47,13 @@ _REPLICAS = click.IntRange(0, _MOST_REPLICAS)
 @policy_options
 @option("--current", type=_REPLICAS, metavar="N", help="What the workload asks for now; else the number of sources.")
 @option("--status", type=_REPLICAS, metavar="N", help="How many replicas it has, starting ones too; else --current.")
-@option("--held", type=_Amount(), metavar="N", help="Requests that an activator holds before it.")
+@option("--held", type=Amount(0), metavar="N", help="Requests that an activator holds before it.")
 @option("--state", metavar="FILE", help="Keeps what the next run has to know: windows, limits, counters.")
-@option("--now", type=_Amount(), metavar="T", help="The instant of the decision, Unix seconds; else the clock's.")
+@option("--now", type=Amount(0), metavar="T", help="The instant of the decision, Unix seconds; else the clock's.")
 @option("--format", type=click.Choice(["text", "json"]), default="text", help="Form of the output.")
 @option("--explain", is_flag=True, help="Print each step with its numbers.")
 @engine_options
-@option("--cpu-request", type=click.FloatRange(0, min_open=True), metavar="CORES", help="The Pods' CPU request.")
+@option("--cpu-request", type=Amount(0, min_open=True), metavar="CORES", help="The Pods' CPU request.")
 @config_file_option(every_setting)
 @click.pass_context
 def command(ctx: click.Context, /, sources: tuple[str, ...], config_file: Config, **flags: Any) -> None:
@@ -149,14 +133,13 @@ def _print(
 ) -> None:
     from infscale.cli import say
     from infscale.cli.decide_output import as_json, as_text
-    from infscale.cli.table import printable
 
     if flags["format"] == "json":
         click.echo(as_json(policy, decision, seen, warnings))
     else:
         click.echo("\n".join(as_text(policy, decision, seen, explain=flags["explain"])))
         for warning in warnings:
-            say(printable(warning))
+            say(warning)
     tell_errors((one.name, one.error) for one in seen)
 
 

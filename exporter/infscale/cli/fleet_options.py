@@ -68,6 +68,8 @@ def engine_pages_of(flags: Mapping[str, Any], engines: Chosen) -> EngineSettings
         profile=engines.told,
         profiles=engines.profiles,
         token_file=flags["engine_token_file"],
+        ca_file=flags["engine_ca_file"],
+        insecure_skip_verify=flags["engine_insecure_skip_verify"],
         cpu_request=flags["cpu_request"],
         stale_after_s=flags["stale_after"],
     )
@@ -94,7 +96,7 @@ def source_of(
 
     settings = FleetSettings(
         timeout_s=flags["fleet_timeout"],
-        workload=_workload(flags["workload"]),
+        workload=workload_name(flags["workload"]),
         spec_replicas=flags["spec_replicas"],
         sidecar_port=flags["fleet_sidecar_port"],
         engines=engines,
@@ -108,9 +110,10 @@ def source_of(
 
 def scaled(flags: Mapping[str, Any]) -> tuple[str, str, str] | None:
     """Kind, namespace and name of the workload of a source `kubernetes:`; None for another source."""
+    from infscale.fleet.source import kind_namespace_name
+
     kind, _, rest = flags["fleet_source"].partition(":")
-    parts = rest.strip().rsplit("/", 2)
-    return (parts[0], parts[1], parts[2]) if kind == "kubernetes" and len(parts) == 3 else None
+    return kind_namespace_name(rest) if kind == "kubernetes" else None
 
 
 def _cluster_of_source(flags: Mapping[str, Any]) -> Cluster:
@@ -121,7 +124,8 @@ def _cluster_of_source(flags: Mapping[str, Any]) -> Cluster:
     return cluster_of(flags)
 
 
-def _workload(text: str | None) -> WorkloadName:
+def workload_name(text: str | None) -> WorkloadName:
+    """What `--workload` names; nothing where it was not given."""
     from infscale.fleet.source import WorkloadName
 
     if text is None:

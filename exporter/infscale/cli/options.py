@@ -98,7 +98,7 @@ class ListenAddressType(click.ParamType[Address]):
         bracketed = host.startswith("[") and host.endswith("]")
         if not colon or (":" in host and not bracketed) or not host.isprintable() or " " in host or "/" in host:
             self.fail(f"{value!r} is not an address to listen on; expected :PORT, HOST:PORT or [IPV6]:PORT", param, ctx)
-        if not (port.isascii() and port.isdigit() and int(port) <= 65535):
+        if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
             self.fail(f"{value!r}: the port must be a number from 0 to 65535", param, ctx)
         return Address(host.strip("[]"), int(port))
 
@@ -117,6 +117,17 @@ class SecondsType(click.ParamType[float]):
         if not 0 < seconds < math.inf:
             self.fail(f"{value!r} is not a number of seconds above 0, as 2 or 0.5", param, ctx)
         return seconds
+
+
+class Amount(click.FloatRange):
+    """A finite number within bounds; click's own range takes NaN, and infinity where it has no upper bound."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read a number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 URL = UrlType()

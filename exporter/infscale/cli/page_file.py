@@ -1,4 +1,4 @@
-"""A metrics page out of a file or standard input, bounded. `infscale parse` reads its files through here."""
+"""A metrics page out of a file or standard input, bounded. `infscale.cli.sources` reads its files through here."""
 
 from __future__ import annotations
 

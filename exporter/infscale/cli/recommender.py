@@ -11,7 +11,7 @@ import click
 from infscale.cli.config_file import config_file_option
 from infscale.cli.engine_options import chosen, engine_options
 from infscale.cli.fleet_options import cluster_of, engine_pages_of, evaluator_of, fleet_options, scaled, source_of
-from infscale.cli.options import SECONDS, option
+from infscale.cli.options import SECONDS, Amount, option
 from infscale.cli.policy_options import policy_options, policy_said
 from infscale.cli.retire_options import check_retire, retire_options, retirement_of
 from infscale.cli.web_options import check_web_config, web_options
@@ -45,7 +45,7 @@ Examples:
 @retire_options
 @engine_options
 @option("--stale-after", type=SECONDS, default=120.0, metavar="SECONDS", help="No counter moved: the state is stale.")
-@option("--cpu-request", type=click.FloatRange(0, min_open=True), metavar="CORES", help="The Pods' CPU request.")
+@option("--cpu-request", type=Amount(0, min_open=True), metavar="CORES", help="The Pods' CPU request.")
 @web_options
 @config_file_option()
 @click.pass_context

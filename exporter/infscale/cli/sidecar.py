@@ -9,7 +9,7 @@ import click
 from infscale.cli.config_file import config_file_option
 from infscale.cli.engine_options import Chosen, chosen, engine_options, target
 from infscale.cli.fleet_options import engine_pages_of, evaluator_of, fleet_options, source_of
-from infscale.cli.options import SECONDS, URL, option
+from infscale.cli.options import SECONDS, URL, Amount, option
 from infscale.cli.policy_options import policy_given, policy_options, policy_said
 from infscale.cli.sidecar_drain import check_drain, drain_options, endpoint_of
 from infscale.cli.sidecar_withdraw import check_token, pod_around, withdraw_endpoint_of, withdraw_options
@@ -38,8 +38,8 @@ Examples:
 @option("--engine.min-interval", type=SECONDS, metavar="SECONDS", help="Share a read for this long (1; llama.cpp 2).")
 @option("--stale-after", type=SECONDS, default=120.0, metavar="SECONDS", help="No counter moved: the state is stale.")
 @option("--model-name", default="", metavar="NAME", help="The model_name label, instead of the engine's own word.")
-@option("--capacity", type=click.FloatRange(0, min_open=True), metavar="N", help="Slots, if the engine does not tell.")
-@option("--cpu-request", type=click.FloatRange(0, min_open=True), metavar="CORES", help="The Pod's CPU request.")
+@option("--capacity", type=Amount(0, min_open=True), metavar="N", help="Slots, if the engine does not tell.")
+@option("--cpu-request", type=Amount(0, min_open=True), metavar="CORES", help="The Pod's CPU request.")
 @option("--collector.histograms/--no-collector.histograms", default=True, help="Pass the engine's histograms through.")
 @drain_options
 @withdraw_options

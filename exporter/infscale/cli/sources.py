@@ -122,8 +122,7 @@ def cell(value: object) -> str:
 def tell_errors(errors: Iterable[tuple[str, str | None]]) -> None:
     """A line on standard error for each source with an error, for those who read the output by program."""
     from infscale.cli import say
-    from infscale.cli.table import printable
 
     for source, error in errors:
         if error:
-            say(printable(error if error.startswith(source) else f"{source}: {error}"))
+            say(error if error.startswith(source) else f"{source}: {error}")

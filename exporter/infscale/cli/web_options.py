@@ -1,10 +1,10 @@
-"""The flags of what a long-running role serves: the same for the sidecar and the recommender."""
+"""The flags of what a long-running role serves: the same for the sidecar, the recommender and the activator."""
 
 from __future__ import annotations
 
 import click
 
-from infscale.cli.options import LISTEN_ADDRESS, F, log_options, option
+from infscale.cli.options import LISTEN_ADDRESS, Amount, F, log_options, option
 
 
 def web_options(function: F) -> F:
@@ -15,7 +15,7 @@ def web_options(function: F) -> F:
         option("--web.config.file", metavar="FILE", help="TLS, client certificates, basic auth for that listener."),
         option(
             "--web.shutdown-delay",
-            type=click.FloatRange(0, 3600),
+            type=Amount(0, 3600),
             default=5.0,
             metavar="SECONDS",
             help="Serve on for this long when told to stop.",

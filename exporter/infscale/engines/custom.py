@@ -17,12 +17,11 @@ from typing import Any, Dict, List, Tuple, Union
 from infscale import checks
 from infscale.checks import Place
 from infscale.engines import PROFILES
-from infscale.engines.profile import Hints, Metric, Profile
+from infscale.engines.profile import HISTOGRAM_KINDS, Hints, Metric, Profile
 
 _NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*", re.ASCII)  # of a metric, prometheus.io/docs/concepts/data_model
 _LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 _ENGINE = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,62}", re.ASCII)
-_HISTOGRAMS = ("time_to_first_token", "inter_token_latency", "request_queue")
 _HINTS = ("not_found", "unauthorized", "disabled", "timeout")
 _MAX_INTERVAL_S = 3600.0
 
@@ -210,8 +209,8 @@ def _sleep(value: object, place: Place) -> tuple[Metric, str, str]:
 
 
 def _histograms(value: object, place: Place) -> tuple[Metric, ...]:
-    given = checks.mapping(value, place, _HISTOGRAMS)
-    return tuple(_metric(given[key], place.key(key)) if key in given else Metric(()) for key in _HISTOGRAMS)
+    given = checks.mapping(value, place, HISTOGRAM_KINDS)
+    return tuple(_metric(given[key], place.key(key)) if key in given else Metric(()) for key in HISTOGRAM_KINDS)
 
 
 def _hints(value: object, place: Place) -> Hints:
@@ -277,9 +276,9 @@ def _keys() -> dict[str, Key]:
         "start_time": name,
         "requests": name,
         "histograms": (
-            "{" + ", ".join(_HISTOGRAMS) + "}",
+            "{" + ", ".join(HISTOGRAM_KINDS) + "}",
             _histograms,
-            lambda value: {k: _plain(m) for k, m in zip(_HISTOGRAMS, value) if m.names},
+            lambda value: {k: _plain(m) for k, m in zip(HISTOGRAM_KINDS, value) if m.names},
         ),
         "model_label": words,
         "role_label": word,

@@ -12,6 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import FrozenSet, Optional, Tuple
 
+HISTOGRAM_KINDS = ("time_to_first_token", "inter_token_latency", "request_queue")
+"""What each of `Profile.histograms` is, in their order."""
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -124,6 +127,10 @@ class Profile:
     min_interval_s: float = 1.0
     select: Tuple[Tuple[str, str], ...] = ()
     hints: Hints = field(default_factory=Hints)
+
+    def full(self, name: str) -> str:
+        """A name as it stands on the page, for messages."""
+        return f"{self.prefix}:{name}" if self.prefix else name
 
     def __hash__(self) -> int:
         """Cheap: a profile keys the memo of what to search a page for, at each read."""

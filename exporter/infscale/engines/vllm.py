@@ -10,12 +10,6 @@ from __future__ import annotations
 
 from infscale.engines.profile import Hints, Profile, metric
 
-HISTOGRAMS = (
-    metric("time_to_first_token_seconds"),
-    metric("inter_token_latency_seconds", "time_per_output_token_seconds"),
-    metric("request_queue_time_seconds"),
-)
-
 VLLM = Profile(
     name="vllm",
     prefix="vllm",
@@ -34,7 +28,11 @@ VLLM = Profile(
     progress=(metric("iteration_tokens_total_count"), metric("generation_tokens_total")),
     served=(metric("time_to_first_token_seconds_count"), metric("e2e_request_latency_seconds_count")),
     sleep=(metric("engine_sleep_state"), "sleep_state", "awake"),
-    histograms=HISTOGRAMS,
+    histograms=(
+        metric("time_to_first_token_seconds"),
+        metric("inter_token_latency_seconds", "time_per_output_token_seconds"),
+        metric("request_queue_time_seconds"),
+    ),
     hints=Hints(
         not_found="no metrics at this path: vLLM serves them at /metrics of its API port",
         disabled="start vLLM without --disable-log-stats: with it the page has no engine metrics",

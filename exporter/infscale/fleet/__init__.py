@@ -8,7 +8,7 @@
     members      what is remembered from look to look: who was ready once, who is lost, since when
     peer, engines, from_readings   what an answer says: a sidecar's JSON, an engine's page, a Reading
     resolver     a name -> its addresses, bounded in time; `dns_wire` has the messages
-    speakers     which of many peers evaluate
+    turn         which of many peers evaluate
 
 The sidecar (with a fleet source), the recommender and `infscale kube` observe through it. Nothing here decides.
 """

@@ -176,8 +176,10 @@ class Crowd:
         self._held_bytes += len(data)
         if not data or _whole(talk.received):
             self._finish(talk, self._parsed(talk))
-        elif len(talk.received) > talk.max_bytes + MAX_HEAD_BYTES or self._held_bytes > MAX_HELD_BYTES:
+        elif len(talk.received) > talk.max_bytes + MAX_HEAD_BYTES:
             self._fail(talk, "too_large", f"the page is larger than {talk.max_bytes} bytes")
+        elif self._held_bytes > MAX_HELD_BYTES:
+            self._fail(talk, "too_large", f"half-read pages take more than {MAX_HELD_BYTES >> 20} MiB all together")
 
     def _parsed(self, talk: _Talk) -> Answer:
         took_s = self._deadline.spent_s() - talk.opened_s

@@ -31,6 +31,7 @@ class EngineSettings:
         profile: the engine, where it is told.
         profiles: those to look for otherwise.
         token_file: bearer token or API key of the engines; the file is read for each page.
+        ca_file, insecure_skip_verify: for engines that are listed with https.
         cpu_request: CPU cores that a replica requests; None when not told.
         stale_after_s: see `infscale.watch`.
     """
@@ -40,6 +41,8 @@ class EngineSettings:
     profile: Profile | None = None
     profiles: tuple[Profile, ...] = tuple(PROFILES.values())
     token_file: str | None = None
+    ca_file: str | None = None
+    insecure_skip_verify: bool = False
     cpu_request: float | None = None
     stale_after_s: float = STALE_AFTER_S
 

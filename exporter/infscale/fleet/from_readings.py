@@ -1,6 +1,6 @@
 """Replicas out of readings of engines: a page that was read, or the reason why there is none, as a decision sees it.
 
-`infscale decide SOURCE...` makes its Fleet with `replicas_of_pages`; the sidecar puts `buckets_of` into its JSON, and
+`infscale decide SOURCE...` makes its Fleet with `replica_of`; the sidecar puts `buckets_of` into its JSON, and
 `engines` reads engines without a sidecar with `replica_of_view`. Pure.
 """
 
@@ -41,11 +41,6 @@ def replica_of(
         ttft=buckets_of(outcome.histograms),
         state=state or outcome.state,
     )
-
-
-def replicas_of_pages(outcomes: Iterable[tuple[str, Reading | ReadFailure]]) -> tuple[Replica, ...]:
-    """Named outcomes as replicas, in their order."""
-    return tuple(replica_of(name, outcome) for name, outcome in outcomes)
 
 
 def replica_of_view(name: str, view: View) -> Replica:

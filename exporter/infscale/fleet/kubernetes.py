@@ -21,8 +21,6 @@ READY_ONCE_AFTER_S = 30.0
 """A Pod that is not ready since later than this after its start was ready in between: the readiness delay of the HPA
 (`--horizontal-pod-autoscaler-initial-readiness-delay`), which tells the two apart in the same way."""
 
-_ENDED = ("Succeeded", "Failed")
-
 
 class PodReader(Protocol):
     """What is needed of `infscale.kube.cluster.Cluster`; every method raises SourceError, bounded in time."""
@@ -63,7 +61,7 @@ class Kubernetes:
         try:
             workload = self._cluster.workload(self._kind, namespace, name)
             pods = self._cluster.pods(namespace, workload.selector)
-            places = [self._place(pod) for pod in pods if pod.phase not in _ENDED]
+            places = [self._place(pod) for pod in pods if not pod.ended]
             replicas = self._survey.take(places, now_s, self._survey.deadline())
         except SourceError as error:
             return Fleet(now_s, None, replicas=self._survey.missed(now_s), failure=str(error))
@@ -79,7 +77,7 @@ class Kubernetes:
         """See `Source`. The Pods' addresses: of sidecars with this source not every one may read every other."""
         workload = self._cluster.workload(self._kind, self._workload.namespace, self._workload.name)
         pods = self._cluster.pods(self._workload.namespace, workload.selector)
-        return tuple(pod.ip for pod in pods if pod.ip and pod.phase not in _ENDED)
+        return tuple(pod.ip for pod in pods if pod.ip and not pod.ended)
 
     def close(self) -> None:
         """See `Source`."""

@@ -1,6 +1,6 @@
 """What is remembered of a workload's replicas from look to look: who was ready once, who is lost, and since when.
 
-Every source but `single` has one `Members`. "Expected are those not terminating that were ready once, whatever their
+Every source has one `Members`. "Expected are those not terminating that were ready once, whatever their
 readiness now; one that gives no value is silent; one that never was ready is starting": a hole never reads as no load.
 """
 
@@ -58,7 +58,8 @@ class Members:
             now_s: Unix seconds.
             expected: how many replicas there are that are not leaving, where that is known: no more are missed than
                 that. Without it a replica that left and is listed no more would be missed, beside the fewer that
-                there should be, and the hole could raise the count again.
+                there should be, and the hole could raise the count again. One that never was ready takes nobody's
+                place: until it answers, what the replica had that it stands in for is not known to be gone.
 
         Raises:
             SourceError: more replicas than can be held.
@@ -67,9 +68,11 @@ class Members:
             raise SourceError(f"{len(sightings)} replicas are listed: expected at most {self._limit}")
         before = self._silent_names()
         listed = {seen.replica.name: self._step(seen, now_s) for seen in sightings}
-        staying = sum(member.replica.phase is not Phase.DRAINING for member in listed.values())
         room = self._limit - len(listed)
-        lost = self._lost(listed, now_s, room if expected is None else max(0, min(room, expected - staying)))
+        if expected is not None:
+            there = sum(one.ready_once and one.replica.phase is not Phase.DRAINING for one in listed.values())
+            room = max(0, min(room, expected - there))
+        lost = self._lost(listed, now_s, room)
         self._members = {**listed, **lost}
         self._looked_s = now_s
         self._log_silent(before, {seen.replica.name: seen.message for seen in sightings})

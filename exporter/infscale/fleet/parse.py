@@ -11,7 +11,7 @@ from infscale.fleet.dns import Dns
 from infscale.fleet.kubernetes import Kubernetes, PodReader
 from infscale.fleet.prometheus import Prometheus
 from infscale.fleet.single import Single
-from infscale.fleet.source import FleetSettings, Source
+from infscale.fleet.source import FleetSettings, Source, kind_namespace_name
 from infscale.fleet.static import Static
 from infscale.scrape import Target, check_target, split_url
 
@@ -67,12 +67,12 @@ def _name_and_port(rest: str, settings: FleetSettings) -> tuple[str, int]:
 
 
 def _kubernetes(rest: str, settings: FleetSettings, cluster: Callable[[], PodReader] | None) -> Kubernetes:
-    parts = rest.rsplit("/", 2)  # a kind may be GROUP/VERSION/PLURAL
-    if len(parts) != 3 or not all(parts):
+    workload = kind_namespace_name(rest)
+    if workload is None:
         raise UsageError(f"fleet source kubernetes:{rest[:120]}: expected KIND/NAMESPACE/NAME, as {kubernetes.EXAMPLE}")
     if cluster is None:
         raise UsageError("fleet source kubernetes: this command has no access to a cluster; expected " + KINDS)
-    return Kubernetes(parts[0], parts[1], parts[2], settings, cluster())
+    return Kubernetes(*workload, settings, cluster())
 
 
 def _check(settings: FleetSettings) -> None:
@@ -87,5 +87,6 @@ def _check(settings: FleetSettings) -> None:
         raise UsageError(f"--fleet.engine-path is {settings.engines.path[:120]!r}: expected a path, as /metrics")
     split_url(f"http://localhost{settings.engines.path}")
     check_target(Target("http://localhost", token_file=settings.engines.token_file))
-    if settings.ca_file is not None:
-        check_target(Target("https://localhost", ca_file=settings.ca_file))
+    for ca_file in (settings.ca_file, settings.engines.ca_file):
+        if ca_file is not None:
+            check_target(Target("https://localhost", ca_file=ca_file))

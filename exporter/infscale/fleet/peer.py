@@ -14,7 +14,7 @@ from typing import Any
 
 from infscale.core.replicas import Buckets, Phase, Replica
 from infscale.fleet.sighting import Sighting, silent
-from infscale.reading import LOADING, SATURATED, UNREACHABLE
+from infscale.reading import COUNT_LIMIT, LOADING, SATURATED, UNREACHABLE
 from infscale.scrape import Page, ScrapeFailure
 
 READING_PATH = "/api/v1/reading"
@@ -101,7 +101,7 @@ def _number(value: object) -> float | None:
         number = float(value)
     except OverflowError:
         return None
-    return number if 0 <= number < math.inf else None
+    return number if 0 <= number < COUNT_LIMIT else None
 
 
 def _text(value: object) -> str:

@@ -6,16 +6,17 @@ they are fresh, so that series that outlive a deleted Pod are no load and no cap
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
 from infscale.core.replicas import Fleet, Phase, Replica
 from infscale.errors import SourceError, UsageError
 from infscale.fleet.from_readings import add_buckets, buckets_from
-from infscale.fleet.members import Members
+from infscale.fleet.members import MAX_MEMBERS, Members
 from infscale.fleet.promql import AGE, COUNTS, COUNTS_AGE, SERVED, TOLD, Row, query, rows
 from infscale.fleet.sighting import Sighting, silent
 from infscale.fleet.source import FleetSettings, WorkloadName
@@ -83,7 +84,9 @@ class Prometheus:
             if not targets and not counts:
                 raise SourceError(f"no series with {self._labels()}: does it scrape the sidecars, with these labels?")
             sightings = [_sighting(name, target) for name, target in targets.items() if _listed(target)]
-            replicas = self._members.take(sightings, now_s, expected=counts.get("status"))
+            # The smaller of both: a rollout has more than are asked for, a scale-down not yet fewer.
+            expected = min((counts[kind] for kind in ("spec", "status") if kind in counts), default=None)
+            replicas = self._members.take(sightings, now_s, expected=expected)
         except SourceError as error:
             failure = f"Prometheus at {self._place}: {error}"
             return Fleet(now_s, self._settings.spec_replicas, replicas=self._members.missed(now_s), failure=failure)
@@ -92,7 +95,7 @@ class Prometheus:
             counts.get("spec", self._settings.spec_replicas),
             status_replicas=counts.get("status"),
             ready_replicas=counts.get("ready"),
-            replicas=replicas + _unseen(replicas, counts),
+            replicas=_with_holes(replicas, counts),
         )
 
     def names(self) -> tuple[str, ...]:
@@ -138,9 +141,10 @@ def _targets(found: Iterable[Row]) -> dict[str, _Target]:
         elif row.name == "infscale_engine_state":
             target.state = row.labels.get("state", "")
         elif row.name == "infscale_time_to_first_token_seconds_bucket":
-            key = (row.labels.get("model_name", ""), row.labels.get("engine", ""))
-            le = float(row.labels.get("le", "inf"))
-            target.ttft[key][le] = max(target.ttft[key].get(le, 0.0), row.value)
+            with contextlib.suppress(ValueError):  # a bound that is no number: another's series of that name
+                le = float(row.labels.get("le", ""))
+                buckets = target.ttft[row.labels.get("model_name", ""), row.labels.get("engine", "")]
+                buckets[le] = max(buckets.get(le, 0.0), row.value)
         else:
             values, model = target.values[row.name], row.labels.get("model_name", "")
             values[model] = max(values.get(model, 0.0), row.value)
@@ -183,8 +187,17 @@ def _sighting(name: str, target: _Target) -> Sighting:
     return Sighting(replica, "", target.served)
 
 
-def _unseen(replicas: Iterable[Replica], counts: dict[str, int]) -> tuple[Replica, ...]:
-    """Replicas that are ready, as kube-state-metrics has it, and that Prometheus has no target for: holes too."""
-    staying = sum(replica.phase is not Phase.DRAINING for replica in replicas)
-    missing = min(counts.get("ready", 0), counts.get("spec", 0)) - staying
-    return tuple(Replica(f"unseen-{n}", Phase.SILENT, state=UNREACHABLE) for n in range(1, min(missing, 10_000) + 1))
+def _with_holes(replicas: tuple[Replica, ...], counts: dict[str, int]) -> tuple[Replica, ...]:
+    """The replicas, as many of them silent as kube-state-metrics has ready ones of which Prometheus knows nothing.
+
+    Those are targets whose sidecar it never could scrape, which look like starting ones, and Pods without a target.
+    """
+    ready = min(counts.get("ready", 0), counts.get("spec", 0))
+    phases = Counter(replica.phase for replica in replicas)
+    never_scraped = [one.name for one in replicas if one.phase is Phase.STARTING and one.state == UNREACHABLE]
+    holes = set(never_scraped[: max(0, ready - phases[Phase.SERVING] - phases[Phase.SILENT])])
+    unseen = min(ready - (len(replicas) - phases[Phase.DRAINING]), MAX_MEMBERS)
+    return (
+        *(replace(one, phase=Phase.SILENT) if one.name in holes else one for one in replicas),
+        *(Replica(f"unseen-{number}", Phase.SILENT, state=UNREACHABLE) for number in range(1, unseen + 1)),
+    )

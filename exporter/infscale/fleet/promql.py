@@ -25,7 +25,7 @@ SERVED_RANGE = "1h"
 
 _VALUES = (
     "inflight_requests", "running_requests", "waiting_requests", "kv_cache_usage_ratio", "process_cpu_ratio",
-    "prompt_tokens_total", "generation_tokens_total", "up", "draining",
+    "prompt_tokens_total", "generation_tokens_total", "draining",
 )  # fmt: skip
 _COUNTS = {
     "deployment": {
@@ -98,6 +98,13 @@ def _told(what: str, vector: str) -> str:
     return f'label_replace({vector}, "{TOLD}", "{what}", "", "")'
 
 
+def _labels(metric: Any) -> dict[str, str]:
+    labels = dict(metric)
+    if not all(isinstance(value, str) for value in labels.values()):
+        raise TypeError
+    return labels
+
+
 def rows(body: bytes) -> Iterator[Row]:
     """The series of an instant query's answer, without those that are no number.
 
@@ -114,7 +121,7 @@ def rows(body: bytes) -> Iterator[Row]:
         series: list[Any] = answer["data"]["result"]
         if answer["data"]["resultType"] != "vector":
             raise TypeError
-        found = [Row(dict(one["metric"]), float(one["value"][1])) for one in series]
-    except (TypeError, KeyError, IndexError, ValueError):
+        found = [Row(_labels(one["metric"]), float(one["value"][1])) for one in series]
+    except (TypeError, KeyError, IndexError, ValueError, OverflowError):
         raise SourceError("an answer that is no vector: expected Prometheus' HTTP API") from None
     return (row for row in found if math.isfinite(row.value) and row.value >= 0)

@@ -1,7 +1,7 @@
 """The addresses behind a name, asked of a name server directly: bounded in time, never cached, failures in words.
 
 `socket.getaddrinfo` has no time-out, caches as the system likes, and does not tell "no such name" from "no address
-now", which for a fleet are a mistake and an empty Service. Called by `dns`. Rules: resolv.conf(5).
+now", which for a fleet are a mistake and an empty Service. Called by `dns` and by the activator. Rules: resolv.conf(5).
 """
 
 from __future__ import annotations

@@ -18,6 +18,12 @@ class WorkloadName:
     name: str = ""
 
 
+def kind_namespace_name(text: str) -> tuple[str, str, str] | None:
+    """The parts of `KIND/NAMESPACE/NAME`, where KIND may be `GROUP/VERSION/PLURAL`; None where one is missing."""
+    parts = text.strip().rsplit("/", 2)
+    return (parts[0], parts[1], parts[2]) if len(parts) == 3 and all(parts) else None
+
+
 @dataclass(frozen=True)
 class FleetSettings:
     """How a workload is looked at.
@@ -64,7 +70,7 @@ class Source(Protocol):
         ...
 
     def names(self) -> tuple[str, ...]:
-        """Who else may evaluate this workload (for `speakers.speaks`); empty where one evaluator stands beside it.
+        """Who else may evaluate this workload (for `turn`); empty where one evaluator stands beside it.
 
         Raises:
             SourceError: they cannot be listed now.

@@ -19,8 +19,6 @@ from infscale.fleet.source import FleetSettings
 from infscale.scrape import Target
 from infscale.scrape_wire import Deadline
 
-_ENGINE_PAGE_BYTES = 8 * 2**20
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -115,7 +113,13 @@ class Survey:
     def _ask(self, place: Place, now_s: float) -> Ask:
         settings, name, url = self._settings, place.name, place.url
         if place.engine:
-            target = Target(url, max_bytes=_ENGINE_PAGE_BYTES, token_file=settings.engines.token_file)
+            engines = settings.engines
+            target = Target(
+                url,
+                token_file=engines.token_file,
+                ca_file=engines.ca_file,
+                insecure_skip_verify=engines.insecure_skip_verify,
+            )
 
             def understand(answer: Answer) -> Sighting:
                 return self._engines.understand(name, url, answer, now_s)

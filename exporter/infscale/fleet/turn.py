@@ -1,4 +1,8 @@
-"""Whether it is this sidecar's turn to evaluate, among the peers that its source lists. Its evaluator asks."""
+"""Whether it is this sidecar's turn to evaluate, among the peers that its source lists. Its evaluator asks.
+
+A few speak for all, so that the reads grow with the replicas and not with their square; a query takes `max()` over
+what they publish.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,11 @@ import contextlib
 import socket
 from collections.abc import Callable, Sequence
 
-from infscale.fleet.speakers import SPEAKERS, speaks
+from infscale.errors import SourceError
 from infscale.scrape import split_url
+
+SPEAKERS = 3
+"""Two may be lost at once before nobody evaluates."""
 
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (looked for, not listened on)
 
@@ -39,8 +46,6 @@ class Turn:
 
         Where the peers cannot be listed it is to: they cannot be read either, and the evaluation says why.
         """
-        from infscale.errors import SourceError
-
         try:
             names = self._names()
         except SourceError:
@@ -52,9 +57,10 @@ class Turn:
             return (
                 f"none of the {len(names)} peers is known to be this sidecar: tell its name among them by --fleet.self"
             )
-        if speaks(self._me, names, self._speakers):
+        before = sorted({name for name in names if name < self._me})  # one that is not listed yet stands where it will
+        if len(before) < self._speakers:
             return ""
-        return f"others evaluate this workload, ask one of them: {', '.join(sorted(set(names))[: self._speakers])}"
+        return f"others evaluate this workload, ask one of them: {', '.join(before[: self._speakers])}"
 
     def _found(self, names: Sequence[str]) -> str | None:
         """The one name that can only be ours: where we listen, or else the only address that is this machine's."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from prometheus_client import Metric as Family
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -19,8 +20,8 @@ _TYPES: dict[str, Callable[..., Family]] = {
     COUNTER: CounterMetricFamily,
     HISTOGRAM: HistogramMetricFamily,
 }
-_le: Callable[[float], str] = floatToGoString
-"""A bucket's bound as a label value: `0.5`, `1.0`, `+Inf`, as OpenMetrics wants it."""
+_le: Callable[[float], str] = lru_cache(maxsize=512)(floatToGoString)
+"""A bucket's bound as a label value: `0.5`, `1.0`, `+Inf`, as OpenMetrics wants it. An engine has some 50 of them."""
 
 
 class Families:

@@ -1,4 +1,4 @@
-"""Which format and encoding a scrape of /metrics gets: `Accept` and `Accept-Encoding`, read as servers do.
+"""Which format a scrape of /metrics gets: `Accept`, read as servers do.
 
 `render` asks. The client library's `choose_encoder` takes the first range that it knows and answers with whatever
 version was asked for; here preferences (`q`) hold, and a version that we do not write gets the plain text format, which
@@ -40,11 +40,6 @@ def choose_format(accept: str) -> Format:
         elif media_type in ("text/plain", "text/*", "*/*"):
             plain = max(plain, weight)
     return OPENMETRICS if wanted > 0 and wanted >= plain else TEXT
-
-
-def gzip_wanted(accept_encoding: str) -> bool:
-    """Whether an `Accept-Encoding` header (empty: there is none) allows gzip by its name."""
-    return any(coding in ("gzip", "x-gzip") and weight > 0 for coding, _, weight in _ranges(accept_encoding))
 
 
 def _ranges(header: str) -> Iterator[tuple[str, dict[str, str], float]]:

@@ -55,7 +55,7 @@ def compressed(request: Request, response: Response, compress: Callable[[bytes],
     """Return `response` gzipped if the client takes it, it is worth it and the handler did not encode it."""
     if len(response.body) < MIN_BYTES or "Content-Encoding" in response.headers:
         return response
-    headers = {**response.headers, "Vary": "Accept-Encoding"}
+    headers = {"Vary": "Accept-Encoding", **response.headers}  # a handler's own Vary says more
     if not accepts_gzip(request.headers.get("accept-encoding", "")):
         return replace(response, headers=headers)
     return replace(response, body=compress(response.body), headers={**headers, "Content-Encoding": "gzip"})

@@ -63,7 +63,7 @@ class Lifecycle:
         self._tell(signal.SIGINT)
 
     def run(self, listeners: Sequence[Stoppable], *, delay_s: float, drain_s: float) -> int:
-        """Wait for a signal, stop the listeners in order, return the exit code; former signal handlers come back.
+        """Wait for a signal, stop the listeners, return the exit code; former signal handlers come back.
 
         Args:
             listeners: started by the caller; stopped all at once.

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_TOP = ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit")
+KEYS = ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit")
+"""What stands at the top of the file."""
+
 _TLS = (
     "cert_file", "key_file", "client_ca_file", "client_auth_type", "min_version", "max_version",
     "prefer_server_cipher_suites",
@@ -133,7 +135,7 @@ def _load(path: str, stamps: dict[str, Stamp]) -> WebSettings:
 
     stamps[path] = _stamp(path)
     values, top = load_yaml(path), Place(path)
-    checks.mapping(values, top, _TOP)
+    checks.mapping(values, top, KEYS)
     if "rate_limit" in values:
         raise top.key("rate_limit").error("not supported; --web.max-requests bounds the requests at once")
     return WebSettings(
