@@ -1,15 +1,19 @@
 """Does anything grow? `python -m tests.soak [--scrapes N] [--decisions N] [--signals N]`, for minutes: `make soak`.
 
 A real sidecar is scraped a million times while its engine comes and goes; a real recommender decides as often as in a
-day; a recommender that keeps its state is hit by signals 1,000 times. Prints a table; exit code 1 if memory, threads or
-descriptors grew after the first tenth.
+day, and is scraped as often; a real activator passes on, holds and refuses 100,000 requests; a recommender that keeps
+its state is hit by signals 1,000 times. Prints a table; exit code 1 if memory, threads or descriptors grew after the
+first tenth. What stays shows from 30 bytes for each request on (of a day of decisions: from 400 bytes for each), and
+a descriptor from one for each thousand.
 """
 
 from __future__ import annotations
 
 import argparse
 import http.client
+import itertools
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -17,8 +21,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.rig import ADDRESSES, COUNTED, Engine, Sidecar
+from tests.activator.process import ActivatorProcess
+from tests.faults.rig import COUNTED, Engine, Pair, Sidecar
 from tests.faults.signals import recommenders, strike
+from tests.raw_server import Call, RawServer
 from tests.recommender_process import Recommender
 from tests.sidecar_process import Process
 
@@ -30,6 +36,17 @@ GROWTH_MB, GROWTH_COUNT = 2.0, 4
 
 STEPS = 10
 PERIOD_S = 0.02
+
+CONNECTION = 200
+"""Requests on one connection, before the next one."""
+
+TEXT = {"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "gzip"}
+OPENMETRICS = {"Accept": "application/openmetrics-text;version=1.0.0"}
+ASKED: tuple[tuple[str, str, dict[str, str]], ...] = (
+    *[("GET", "/metrics", TEXT)] * 17,
+    *(("GET", "/metrics", OPENMETRICS), ("GET", "/metrics", {}), ("HEAD", "/nowhere", {})),
+)
+"""What a sidecar is asked, in turn. Not `/` and `/api/v1/reading`: they read the table of all the machine's sockets."""
 
 
 @dataclass(frozen=True)
@@ -70,19 +87,22 @@ def measured(what: str, process: Process, total: int, step: Callable[[int], obje
 
 
 def scrapes(count: int) -> bool:
-    """A sidecar, scraped by one keep-alive client as Prometheus does; its engine is away for each fifth read."""
+    """A sidecar, scraped on connections that are kept as Prometheus does; its engine is away for each fifth read."""
     engine = Engine()
     place = ("127.0.0.1", free_port())
     with Sidecar(*place, "--engine-url", engine.url, "--engine.min-interval=0.05", "--engine.timeout=1") as process:
 
         def scrape(times: int) -> None:
             connection = http.client.HTTPConnection(*place, timeout=30)
-            headers = {"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "gzip"}
             for number in range(times):
                 if number % 500 == 0:
                     engine.answer = (lambda call: call.reset()) if number % 2500 == 0 else None
-                connection.request("GET", "/metrics", headers=headers)
+                method, path, headers = ASKED[number % len(ASKED)]
+                connection.request(method, path, headers=headers)
                 connection.getresponse().read()
+                if number % CONNECTION == CONNECTION - 1:
+                    connection.close()  # the next request opens another
+                    leave_half_way(place)
             connection.close()
             engine.forget()
 
@@ -91,32 +111,59 @@ def scrapes(count: int) -> bool:
     return flat
 
 
+def leave_half_way(place: tuple[str, int]) -> None:
+    """A client that goes in the middle of its request."""
+    with socket.create_connection(place, timeout=30) as client:
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{")
+
+
+def passes(count: int) -> bool:
+    """An activator before a replica that is away for a twentieth of the requests, which are held and then refused."""
+    away, numbers = False, itertools.count()
+
+    def answer(call: Call) -> None:
+        call.page(b"{}", "Connection: close", status="503 Loading" if away else "200 OK")
+
+    flags = ("--hold-timeout=0.02", "--upstream.probe-interval=0.02")
+    with RawServer(answer) as replica, ActivatorProcess(f"http://127.0.0.1:{replica.port}", *flags) as process:
+        place = ("127.0.0.1", process.port)
+
+        def ask(times: int) -> None:
+            nonlocal away
+            connection = http.client.HTTPConnection(*place, timeout=30)
+            for number in itertools.islice(numbers, times):
+                away = number % 1000 >= 950
+                connection.request("POST", "/v1/completions", body=b'{"prompt": "x"}')
+                connection.getresponse().read()
+                if number % CONNECTION == CONNECTION - 1:
+                    connection.close()  # the next request opens another
+                    leave_half_way(place)
+                    process.get("/metrics")
+                    replica.forget()
+            connection.close()
+
+        return measured("requests", process, count, ask)
+
+
 def decisions(count: int) -> bool:
-    """A recommender over two sidecars whose load changes, as often as in a day."""
-    engines = [Engine(), Engine()]
-    port = free_port()
-    sidecars = [
-        Sidecar(address, port, "--engine-url", engine.url, "--engine.min-interval=0.001")
-        for address, engine in zip(ADDRESSES, engines, strict=True)
-    ]
-    source = "--fleet.source=static:" + ",".join(f"http://{address}:{port}" for address in ADDRESSES)
+    """A recommender over two sidecars whose load changes, as often as in a day; and its pages."""
+    pair = Pair()
     with tempfile.TemporaryDirectory() as folder:
-        flags = (source, *COUNTED, "--policy=queue:4,max=20,lookahead=60", f"--state={folder}/state.json")
+        flags = (pair.static, *COUNTED, "--policy=queue:4,max=20,lookahead=60", f"--state={folder}/state.json")
         with Recommender(*flags, f"--interval={PERIOD_S}") as process:
 
             def decide(times: int) -> None:
                 before = decided(process)
                 while decided(process) - before < times:
-                    for engine in engines:
+                    for engine in pair.engines:
                         engine.running = (engine.running + 7) % 40
                         engine.forget()
-                    time.sleep(0.1)
+                    for path in ("/", "/api/v1/recommendation", "/api/v1/load", "/nowhere"):
+                        process.get(path)
+                    time.sleep(0.05)
 
             flat = measured("decisions", process, count, decide)
-    for sidecar in sidecars:
-        sidecar.close()
-    for engine in engines:
-        engine.refuse()
+    pair.close()
     return flat
 
 
@@ -127,13 +174,13 @@ def decided(process: Process) -> float:
 
 def signals(count: int) -> bool:
     """A recommender that keeps its state, hit by signals; what has to hold is asserted there."""
-    engine = Engine()
-    with Sidecar("127.0.0.1", port := free_port(), "--engine-url", engine.url), tempfile.TemporaryDirectory() as folder:
+    pair = Pair()
+    with tempfile.TemporaryDirectory() as folder:
         began_s = time.monotonic()
-        with recommenders(Path(folder), f"--fleet.source=static:http://127.0.0.1:{port}") as found:
+        with recommenders(Path(folder), pair.static) as found:
             counted = strike(found, count, seed=count)
         left = len(list(Path(folder).glob(".state.json.*.tmp")))
-    engine.refuse()
+    pair.close()
     told = ", ".join(f"SIG{name} {times}" for name, times in sorted(counted.items()))
     print(f"{'signals':12} {count:>9,} {time.monotonic() - began_s:7.0f} s  {told}; the state was readable after each")
     return left <= 1
@@ -141,22 +188,24 @@ def signals(count: int) -> bool:
 
 def free_port() -> int:
     """A port that nothing listens on."""
-    import socket
-
     with socket.create_server(("127.0.0.1", 0)) as free:
         port: int = free.getsockname()[1]
     return port
 
 
 def main() -> int:
-    """Run all three, print, and judge."""
+    """Run all four, print, and judge."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
     parser.add_argument("--scrapes", type=int, default=1_000_000, help="of the sidecar; 0: none")
     parser.add_argument("--decisions", type=int, default=DAY, help="of the recommender; 0: none")
+    parser.add_argument("--passes", type=int, default=100_000, help="of the activator; 0: none")
     parser.add_argument("--signals", type=int, default=1000, help="to the recommender; 0: none")
     options = parser.parse_args()
     print(f"{'':12} {'done':>9} {'after':>9} {'resident':>10} thr. desc.")
-    runs = ((scrapes, options.scrapes), (decisions, options.decisions), (signals, options.signals))
+    runs = (
+        *((scrapes, options.scrapes), (decisions, options.decisions)),
+        *((passes, options.passes), (signals, options.signals)),
+    )
     grew = [run.__name__ for run, count in runs if count and not run(count)]
     print(f"grew: {', '.join(grew)}" if grew else "nothing grew")
     return int(bool(grew))

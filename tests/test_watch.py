@@ -139,6 +139,22 @@ def test_restart_shows_by_start_time_or_a_fall() -> None:
     assert not restarted(before, reading(1, 100))
 
 
+def test_clock_that_goes_back() -> None:
+    """A hold ends and a hung engine is stale as long after as ever, though the clock was set back by a day."""
+    day_s = 86_400.0
+    held, still = Watch(), Watch()
+    for watch in (held, still):
+        watch.step(reading(7, 100), T0)
+        watch.step(reading(7, 100), T0 + 10)
+    assert held.step(TIMEOUT, T0 + 20 - day_s).read_at_s == T0 + 20 - day_s
+    view = held.step(TIMEOUT, T0 + 20 - day_s + HOLD_S)
+    assert (view.state, view.reading is None) == ("saturated", False)
+    assert held.step(TIMEOUT, T0 + 21 - day_s + HOLD_S).reading is None
+    assert still.step(reading(7, 100), T0 - day_s).state == "ok"
+    assert still.step(reading(7, 100), T0 - day_s + STALE_AFTER_S - 11).state == "ok"
+    assert still.step(reading(7, 100), T0 - day_s + STALE_AFTER_S - 10).state == "stale"
+
+
 def test_cpu_ratio_needs_two_reads_and_a_request() -> None:
     """CPU seconds per second over the request; absent after a restart and without a request."""
     watch = Watch(cpu_request=4.0)

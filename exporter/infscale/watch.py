@@ -57,6 +57,7 @@ class Watch:
         self._cpu_request = cpu_request
         self._good: Optional[Reading] = None  # the last reading, of this life of the engine or an earlier one
         self._good_at_s = 0.0
+        self._stepped_at_s = 0.0
         self._holdable = False  # whether the last reading may stand in for a read that timed out
         self._gauges_seen = False  # since the engine's last restart
         self._still_since_s: Optional[float] = None  # in flight above 0 and no counter moved since then
@@ -73,6 +74,9 @@ class Watch:
             duration_s: how long the read took.
             hold_s: how long the last values stand in for reads that time out (shorter once the Pod is terminating).
         """
+        if now_s < self._stepped_at_s:
+            self._set_back(self._stepped_at_s - now_s)
+        self._stepped_at_s = now_s
         view = self._failed(outcome, now_s, hold_s) if isinstance(outcome, ReadFailure) else self._read(outcome, now_s)
         return replace(view, known=self._good, scrape_duration_s=duration_s)
 
@@ -119,6 +123,14 @@ class Watch:
         if age_s > hold_s:
             return View(state, None, None, f"{message}; the last values are {age_s:.0f} s old and are shown no longer")
         return View(state, held, self._good_at_s, f"{message}; showing the values of {age_s:.0f} s ago")
+
+    def _set_back(self, by_s: float) -> None:
+        """The clock went back: ages go on from what they were, else a hung engine would be held for so much longer."""
+        self._good_at_s -= by_s
+        if self._still_since_s is not None:
+            self._still_since_s -= by_s
+        if self._cpu is not None:
+            self._cpu = (self._cpu[0] - by_s, self._cpu[1])
 
     def _forget_life(self) -> None:
         """The engine's process is another one: what it showed before says nothing about it now."""

@@ -6,6 +6,7 @@ the first evaluation that took a fault for no load would say fewer.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import socket
@@ -40,6 +41,36 @@ def until(holds: Callable[[], object]) -> None:
     while not holds():
         assert time.monotonic() < end, holds
         time.sleep(0.03)
+
+
+def told(process: Process, since: int, *words: str) -> list[str]:
+    """Wait for log lines with all of these words, after the first `since` lines."""
+
+    def found() -> list[str]:
+        return [line for line in process.log[since:] if all(word in line for word in words)]
+
+    until(found)
+    return found()
+
+
+def published(process: Process, name: str, **labels: str) -> float | None:
+    """A series of the workload on a metrics page, without its prefix; None: it is absent."""
+    pairs = {**labels, "workload": "vllm", "workload_namespace": "ml"}
+    series = ",".join(f'{key}="{value}"' for key, value in sorted(pairs.items()))
+    return process.values().get(f"infscale_{name}{{{series}}}")
+
+
+def assert_holds(recommender: Recommender, *, silent: int, looked: bool = True) -> None:
+    """What is published asks for both replicas, by the count and by the demand, and shows how many are silent.
+
+    Where there was no look the demand is absent, which KEDA takes for an error, and never less.
+    """
+    shown = {
+        **{name: published(recommender, name) for name in ("recommended_replicas", "workload_demand_requests")},
+        **{"silent": published(recommender, "replicas", state="silent"), "c": published(recommender, "coverage_ratio")},
+    }
+    demand, coverage = (8, (2 - silent) / 2) if looked else (None, 0)
+    assert list(shown.values()) == [2, demand, silent, coverage], shown
 
 
 def asked_since(recommender: Recommender, time_s: float) -> set[int | None]:
@@ -144,6 +175,44 @@ class Gate:
             connection.close()
         found["data"]["result"] = self.change(found["data"]["result"])
         call.page(json.dumps(found).encode(), "Content-Type: application/json")
+
+
+class Relay:
+    """Stands before a server of any protocol: passes connections on, or refuses them."""
+
+    def __init__(self, upstream_port: int) -> None:
+        self._upstream = upstream_port
+        self._server: RawServer | None = RawServer(self._call, read_request=False)
+        self.port = self._server.port
+
+    def heal(self) -> None:
+        """Listens, and passes on."""
+        if self._server is None:
+            self._server = RawServer(self._call, port=self.port, read_request=False)
+
+    def refuse(self) -> None:
+        """Nothing listens on the port."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _call(self, call: Call) -> None:
+        with socket.create_connection(("127.0.0.1", self._upstream), timeout=LONG_S) as upstream:
+            back = threading.Thread(target=pump, args=(upstream, call.connection))
+            back.start()
+            pump(call.connection, upstream)
+            with contextlib.suppress(OSError):
+                upstream.shutdown(socket.SHUT_RDWR)  # the client has left, and waits for no answer
+            back.join()
+
+
+def pump(source: socket.socket, sink: socket.socket) -> None:
+    """Pass on what comes, to its end."""
+    with contextlib.suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+    with contextlib.suppress(OSError):
+        sink.shutdown(socket.SHUT_WR)
 
 
 class Pair:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.rig import POLICY, Engine, asked_since, is_well, until
+from tests.faults.rig import POLICY, Engine, asked_since, assert_holds, is_well, published, told, until
 from tests.raw_server import Call
 from tests.sidecar_process import LONG_S, Process
 
@@ -102,21 +102,27 @@ def test_engine(pair, watching, name):
     engine, sidecar = pair.engines[0], pair.sidecars[0]
     watching.until(is_well)
     failures = f'infscale_scrape_failures_total{{reason="{reason}"}}'
-    began_s, before = time.time(), sidecar.values()[failures]
+    began_s, before, lines, seen = time.time(), sidecar.values()[failures], len(sidecar.log), len(watching.log)
 
     begin(engine)
     until(lambda: sidecar.state() == state)
     shown, message = sidecar.values(), sidecar.get("/api/v1/reading").json()["message"]
+    silent = state != "saturated"  # a port that accepts is a full engine: its last numbers are held
+    watching.until(lambda one: one["replicas"]["silent"] == silent)
     watching.evaluations(2)
+    assert_holds(watching, silent=silent)
     engine.heal()
 
     until(lambda: sidecar.state() == "ok")
     watching.until(is_well)
     assert word in message
+    assert any(word in line for line in told(sidecar, lines, 'level=warn msg="engine state"', f"state={state} "))
+    assert told(sidecar, lines, 'level=info msg="engine state"', "state=ok ")
+    assert not silent or told(watching, seen, 'level=warn msg="replicas silent"', "count=1")
     assert shown[failures] > before
     assert shown["infscale_up"] == 0
-    # A port that accepts is a full engine: its last numbers are held. Of all others there are none, and no 0.
-    assert [value for key, value in shown.items() if key.startswith(INFLIGHT)] == ([4] if state == "saturated" else [])
+    # Of the others there is no number, and no 0.
+    assert [value for key, value in shown.items() if key.startswith(INFLIGHT)] == ([] if silent else [4])
     assert asked_since(watching, began_s) == {2}
 
 
@@ -143,12 +149,14 @@ def test_engine_that_contradicts_itself(pair, watching, page, inflight):
 
 def test_engine_whose_numbers_stand_still(pair, watching):
     """Requests in flight and no counter that moves: stale, as read, and no scale-down on it; it heals as they move."""
-    began_s, engine = time.time(), pair.engines[0]
+    began_s, engine, lines = time.time(), pair.engines[0], len(pair.sidecars[0].log)
     still = engine.page()
     engine.answer = lambda call: call.page(still)
     until(lambda: pair.sidecars[0].state() == "stale")
     assert pair.sidecars[0].get("/api/v1/reading").json()["inflight"] == 4
+    assert told(pair.sidecars[0], lines, "level=warn", "state=stale", "no counter moved")
     watching.evaluations(2)
+    assert_holds(watching, silent=0)
     engine.heal()
     until(lambda: pair.sidecars[0].state() == "ok")
     assert asked_since(watching, began_s) == {2}
@@ -158,6 +166,7 @@ def test_engine_that_restarts(pair, watching):
     """Refused, then loading, then counters that begin anew: never a 0 before it answers, and its counters go down."""
     watching.until(is_well)
     began_s, engine, sidecar = time.time(), pair.engines[0], pair.sidecars[0]
+    lines = len(sidecar.log)
     tokens = 'infscale_generation_tokens_total{model_name="m"}'
     before = sidecar.values()[tokens]
     engine.refuse()
@@ -166,7 +175,9 @@ def test_engine_that_restarts(pair, watching):
     engine.heal()
     loading(engine)
     until(lambda: sidecar.state() == "loading")
+    assert told(sidecar, lines, "level=info", "state=loading was=unreachable")
     watching.evaluations(2)
+    assert_holds(watching, silent=1)
     assert asked_since(watching, began_s) == {2}
     engine.restart()
     watching.until(is_well)
@@ -231,8 +242,9 @@ def test_engine_killed_mid_read(engine):
         reading.join(LONG_S)
         found = sidecar.get("/api/v1/reading").json()
         assert (found["state"], found["inflight"]) == ("unreachable", None)
-        answer = sidecar.get("/api/v1/recommendation").json()
-        assert answer["desired"] in (2, None)
+        assert told(sidecar, 0, 'level=warn msg="engine state"', "state=unreachable was=ok")
+        until(lambda: published(sidecar, "replicas", state="silent") == 1)
+        assert sidecar.values()[RECOMMENDED] == 2
         engine[0] = EngineProcess(engine[0].port)
         until(lambda: sidecar.state() == "ok")
         until(lambda: sidecar.get("/api/v1/recommendation").json()["replicas"]["serving"] == 1)

@@ -185,6 +185,39 @@ def test_many_signals_and_an_end(config):
             assert process.ended() == 0
 
 
+EARLY = """
+import importlib.abc, os, runpy, signal, sys
+
+class Hangup(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name in ("click", "infscale.cli.sidecar", "infscale.cli.recommender", "infscale.reload"):
+            os.kill(os.getpid(), signal.SIGHUP)
+
+sys.meta_path.insert(0, Hangup())
+runpy.run_module("infscale", run_name="__main__")
+"""
+"""`python -m infscale` that gets a SIGHUP when the command line, the command and the reload begin to be imported."""
+
+
+@pytest.mark.parametrize("role", ["sidecar", "recommender"])
+def test_signals_before_it_is_ready(role, config):
+    """A SIGHUP in the first moments of a start does not end the process: it reloads once it is ready to."""
+
+    class Early(Process):
+        program = ("-c", EARLY, role)
+
+    sources = {
+        "sidecar": ("--engine-url=http://127.0.0.1:1/metrics",),
+        "recommender": ("--fleet.source=static:http://127.0.0.1:1", "--workload=ml/vllm", "--spec-replicas=1"),
+    }
+    write(config, "log.level: info\n" if role == "sidecar" else "policy: queue:4,max=5\n")
+    with Early(*sources[role], "--config.file", str(config), "--web.shutdown-delay=0.1") as process:
+        until(lambda: [line for line in process.log if "configuration read anew" in line])
+        reloaded(process, well=True)
+        process.popen.send_signal(signal.SIGTERM)
+        assert process.ended() == 0
+
+
 def reloader_that(does: Callable[[], list[str]]) -> Reloader:
     """One whose clock says 7, then 9."""
     times = iter([7.0, 9.0])

@@ -10,8 +10,23 @@ from typing import Any
 import pytest
 
 from tests.certs import Certs, make_certs
-from tests.faults.rig import ADDRESSES, COUNTED, ELSEWHERE, POLICY, SLOW_LOOK, Gate, Pair, asked_since, is_well, until
-from tests.fleet.dns_server import DnsServer, dns_server
+from tests.faults.rig import (
+    ADDRESSES,
+    COUNTED,
+    ELSEWHERE,
+    POLICY,
+    SLOW_LOOK,
+    Gate,
+    Pair,
+    Relay,
+    asked_since,
+    assert_holds,
+    is_well,
+    published,
+    told,
+    until,
+)
+from tests.fleet.dns_server import DnsServer
 from tests.fleet.prometheus_process import Prometheus
 from tests.kube import objects
 from tests.kube.apiserver import ApiServer
@@ -52,6 +67,11 @@ def hang(gate: Gate) -> None:
     gate.answer = lambda call: call.hang()
 
 
+def drip(gate: Gate) -> None:
+    """An answer that takes for ever."""
+    gate.answer = lambda call: call.drip(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 1000, 0.05)
+
+
 def empty(gate: Gate) -> None:
     """It has just started and knows no series."""
     gate.answer = lambda call: call.page(EMPTY, "Content-Type: application/json")
@@ -60,6 +80,7 @@ def empty(gate: Gate) -> None:
 PROMETHEUS: dict[str, tuple[Callable[[Gate], None], str]] = {
     "down": (Gate.refuse, "nothing listens there"),
     "slow": (hang, "timed out after 1 s"),
+    "dripping": (drip, "timed out after 1 s"),
     "empty": (empty, 'no series with namespace="ml", workload="vllm"'),
 }
 
@@ -69,12 +90,14 @@ def test_prometheus(pair, gate, asking, name):
     """An outage is not "no load": the message says what, both are silent, two stay asked for, and it heals."""
     begin, said = PROMETHEUS[name]
     asking.until(is_well)
-    began_s = time.time()
+    began_s, lines = time.time(), len(asking.log)
     begin(gate)
     found = asking.until(lambda one: said in one["message"])
     assert found["message"].startswith(f"Prometheus at 127.0.0.1:{gate.port}: ")
     assert found["replicas"]["silent"] == 2
     asking.evaluations(1)
+    assert_holds(asking, silent=2, looked=False)
+    assert told(asking, lines, "level=warn msg=decision", "desired=2", "Prometheus at")
     gate.heal()
     asking.until(is_well)
     assert asked_since(asking, began_s) == {2}
@@ -103,12 +126,24 @@ def test_prometheus_with_two_series(pair, gate, asking):
     assert asked_since(asking, began_s) == {2}
 
 
+class Names(DnsServer):
+    """A name server that may be late with each of its answers."""
+
+    late_s = 0.0
+
+    def _answers(self, data: bytes, transport: str) -> list[bytes]:
+        found = super()._answers(data, transport)
+        time.sleep(self.late_s)
+        return found
+
+
 @pytest.fixture(scope="module")
-def names() -> Iterator[DnsServer]:
+def names() -> Iterator[Names]:
     """A name server."""
-    with dns_server() as server:
-        server.zone["peers.test"] = list(ADDRESSES)
-        yield server
+    server = Names()
+    server.zone["peers.test"] = list(ADDRESSES)
+    yield server
+    server.close()
 
 
 @pytest.fixture(scope="module")
@@ -119,26 +154,51 @@ def resolving(both: Pair, names: DnsServer) -> Iterator[Recommender]:
         yield found
 
 
-DNS: dict[str, tuple[list[str] | str, str]] = {
-    "empty": ([], ""),
-    "half empty": ([ADDRESSES[0]], ""),
-    "unknown": ("nxdomain", "peers.test"),
-    "failing": ("servfail", "peers.test"),
-    "slow": ("silent", "peers.test"),
+UNLISTED = 'msg="replicas silent"'
+DNS: dict[str, tuple[list[str] | str, str, str]] = {
+    "empty": ([], UNLISTED, "listed no more"),
+    "half empty": ([ADDRESSES[0]], UNLISTED, "listed no more"),
+    "unknown": ("nxdomain", "msg=decision", "peers.test"),
+    "failing": ("servfail", "msg=decision", "peers.test"),
+    "refusing": ("refused", "msg=decision", "peers.test"),
+    "slow": ("silent", "msg=decision", "peers.test"),
+    "garbage": ("garbage", "msg=decision", "peers.test"),
+    "cut": ("half", "msg=decision", "peers.test"),
+    "forged": ("forged", "msg=decision", "peers.test"),
 }
 
 
 @pytest.mark.parametrize("name", DNS)
 def test_dns(pair, names, resolving, name):
     """Who is listed no more is missed, not gone; a server that fails is told; two stay asked for, and it heals."""
-    answer, said = DNS[name]
+    answer, event, said = DNS[name]
     resolving.until(is_well)
-    began_s = time.time()
+    began_s, lines = time.time(), len(resolving.log)
     names.zone["peers.test"] = answer
-    found = resolving.until(lambda one: one["replicas"]["silent"] == (1 if name == "half empty" else 2))
-    assert said in found["message"]
+    silent = 1 if name == "half empty" else 2
+    found = resolving.until(lambda one: one["replicas"]["silent"] == silent)
+    assert event == UNLISTED or said in found["message"]
     resolving.evaluations(1)
+    assert_holds(resolving, silent=silent, looked=event == UNLISTED)
+    assert told(resolving, lines, "level=warn", event, said)
     names.zone["peers.test"] = list(ADDRESSES)
+    resolving.until(is_well)
+    assert asked_since(resolving, began_s) == {2}
+    assert "10.6.6.6" not in "".join(resolving.log[lines:])  # the forger's address
+
+
+def test_dns_that_is_late(pair, names, resolving):
+    """Its answers come when nobody waits for them any more: they are no answers to the next question."""
+    resolving.until(is_well)
+    began_s, lines = time.time(), len(resolving.log)
+    names.late_s = 1.4  # longer than a question waits
+    try:
+        resolving.until(lambda one: one["replicas"]["silent"] == 2)
+        resolving.evaluations(1)
+        assert_holds(resolving, silent=2, looked=False)
+        assert told(resolving, lines, "level=warn msg=decision", "does not answer")
+    finally:
+        names.late_s = 0.0
     resolving.until(is_well)
     assert asked_since(resolving, began_s) == {2}
 
@@ -146,12 +206,14 @@ def test_dns(pair, names, resolving, name):
 def test_dns_that_is_stale(pair, names, resolving):
     """A replica that lives elsewhere by now, while its name has the old address: silent, until the name is renewed."""
     resolving.until(is_well)
-    began_s = time.time()
+    began_s, lines = time.time(), len(resolving.log)
     pair.move(1, ELSEWHERE)
     try:
         found = resolving.until(lambda one: one["replicas"]["silent"] == 1)
         assert found["silent"] == [ADDRESSES[1]]
         resolving.evaluations(1)
+        assert_holds(resolving, silent=1)
+        assert told(resolving, lines, "level=warn", UNLISTED, f"names={ADDRESSES[1]}")
         names.zone["peers.test"] = [ADDRESSES[0], ELSEWHERE]
         resolving.until(is_well)
     finally:
@@ -177,12 +239,20 @@ def api(certs: Certs) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def scaling(pair: Pair, api: ApiServer, certs: Certs, tmp_path: Path) -> Iterator[Recommender]:
+def way(api: ApiServer) -> Iterator[Relay]:
+    """The way to the API server."""
+    found = Relay(api.port)
+    yield found
+    found.refuse()
+
+
+@pytest.fixture
+def scaling(pair: Pair, api: ApiServer, way: Relay, certs: Certs, tmp_path: Path) -> Iterator[Recommender]:
     """A recommender in a Pod that scales the Deployment."""
     (tmp_path / "token").write_text("t0ken")
     (tmp_path / "ca.crt").write_bytes(certs.ca.read_bytes())
     source = ("--fleet.source=kubernetes:deployment/ml/vllm", f"--fleet.sidecar-port={pair.port}", "--apply")
-    with PodRecommender(tmp_path, api.host, api.port, *source, POLICY, SLOW_LOOK) as found:
+    with PodRecommender(tmp_path, api.host, way.port, *source, POLICY, SLOW_LOOK) as found:
         yield found
 
 
@@ -192,39 +262,51 @@ def stored(api: ApiServer) -> int:
     return asked
 
 
-def goes_wrong(*what: str, **more: Any) -> Callable[[ApiServer], None]:
+def goes_wrong(what: str, path: str = "", **more: Any) -> Callable[[ApiServer, Relay], None]:
     """A fault of every request."""
 
-    def begin(api: ApiServer) -> None:
-        api.faults[:] = [Fault(one, path="", times=ALWAYS, **more) for one in what]
+    def begin(api: ApiServer, way: Relay) -> None:
+        api.faults[:] = [Fault(what, path=path, times=ALWAYS, **more)]
 
     return begin
 
 
-def forbid(api: ApiServer) -> None:
+def down(api: ApiServer, way: Relay) -> None:
+    """Nothing listens there."""
+    way.refuse()
+
+
+def forbid(api: ApiServer, way: Relay) -> None:
     """Its Role is taken away."""
     api.role = []
 
 
-API: dict[str, tuple[Callable[[ApiServer], None], str]] = {
-    "down": (goes_wrong("reset"), "reach"),
+API: dict[str, tuple[Callable[[ApiServer, Relay], None], str]] = {
+    "down": (down, "reach"),
+    "resets": (goes_wrong("reset"), "reach"),
+    "hangs": (goes_wrong("hang"), "within 10 s"),
     "overloaded": (goes_wrong("status", status=503), "503"),
     "forbidding": (forbid, "not allowed to get deployments"),
+    "garbage": (goes_wrong("broken"), "JSON"),
+    "lists no Pods": (goes_wrong("status", "/pods", status=503), "503"),
 }
 
 
 @pytest.mark.parametrize("name", API)
-def test_api_server(pair, api, scaling, name):
+def test_api_server(pair, api, way, scaling, name):
     """A count that cannot be read is none: nothing is recommended, nothing is written, and it heals."""
     begin, said = API[name]
     scaling.until(is_well)
-    began_s, before = time.time(), len(api.calls("PUT"))
-    begin(api)
-    found = scaling.until(lambda one: one["desired"] is None)
-    assert said in found["error"]
+    began_s, before, lines = time.time(), len(api.calls("PUT")), len(scaling.log)
+    begin(api, way)
+    scaling.until(lambda one: one["desired"] is None and said in one["error"])
     assert scaling.get("/api/v1/recommendation").status_code == 503
+    assert published(scaling, "recommended_replicas") is None
+    assert any(said in line for line in told(scaling, lines, "level=warn msg=decision", "desired="))
     api.faults.clear()
     api.role = None
+    way.refuse()  # what hangs now is cut
+    way.heal()
     scaling.until(is_well)
     assert asked_since(scaling, began_s) <= {2, None}
     assert stored(api) == 2
@@ -234,6 +316,7 @@ def test_api_server(pair, api, scaling, name):
 def test_api_server_that_conflicts(pair, api, scaling):
     """Another writes whenever we do: theirs stands, ours is dropped and told, and once they stop it is done."""
     scaling.until(is_well)
+    lines = len(scaling.log)
 
     def rival() -> None:
         if api.requests[-1].path.endswith("/scale"):
@@ -246,5 +329,6 @@ def test_api_server_that_conflicts(pair, api, scaling):
     assert found["desired"] == 1
     scaling.evaluations(2)
     assert stored(api) == 2
+    assert told(scaling, lines, "level=warn msg=decision", "not scaled", "has changed since it was read")
     api.before_write = lambda: None
     until(lambda: stored(api) == 1)

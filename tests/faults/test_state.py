@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,10 +19,10 @@ from infscale.core.replicas import Fleet, Phase, Replica
 from infscale.evaluator import Evaluator
 from infscale.fleet.source import WorkloadName
 from infscale.state_file import read_state
-from tests.faults.rig import COUNTED, POLICY, SLOW_LOOK, asked_since, is_well
+from tests.faults.rig import COUNTED, POLICY, SLOW_LOOK, asked_since, assert_holds, is_well, told
 from tests.faults.signals import recommenders, strike
 from tests.recommender_process import QUICK, Recommender
-from tests.sidecar_process import Process
+from tests.sidecar_process import LONG_S, Process
 
 UNPRIVILEGED = Path(__file__).parent / "unprivileged.py"
 
@@ -76,12 +78,14 @@ def test_disk(keeping, folder, begin, said):
     """The old state stays whole, the message says why it is not kept, decisions go on, and it is kept again."""
     path = folder / "state.json"
     keeping.until(is_well)
-    began_s = time.time()
+    began_s, lines = time.time(), len(keeping.log)
     begin(keeping, folder)
     found = keeping.until(lambda one: said in one["message"])
     assert found["message"].startswith(f"the state is not kept: {path}: ")
+    assert told(keeping, lines, "level=warn msg=decision", "desired=2", "the state is not kept")
     kept = path.read_bytes()
     keeping.evaluations(2)
+    assert_holds(keeping, silent=0)
     assert path.read_bytes() == kept
     assert read_state(path, time.time()).state.evaluated_s is not None
     well(keeping, folder)
@@ -89,6 +93,20 @@ def test_disk(keeping, folder, begin, said):
     assert (read_state(path, time.time()).state.evaluated_s or 0.0) >= found["evaluated_at"] > began_s
     assert os.listdir(folder) == ["state.json"]
     assert asked_since(keeping, began_s) == {2}
+
+
+def test_disk_that_is_read_only_at_the_start(pair, folder):
+    """Told at once, in one line and with exit code 2: a state that is never kept would be missed at a restart only."""
+    flags = (pair.static, *COUNTED, POLICY, f"--state={folder / 'state.json'}")
+    folder.chmod(0o555)
+    command = [sys.executable, str(UNPRIVILEGED), "infscale", "recommender", *flags]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG_S, env=environment, check=False)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith(f"infscale: {folder / 'state.json'}: cannot be written: Permission")
+    folder.chmod(0o755)
+    with Ordinary(*flags) as found:
+        found.until(is_well)
 
 
 class Two:
@@ -135,13 +153,18 @@ def test_clock_that_jumps(tmp_path, seed):
 
 
 def test_signals_at_random_points(pair, tmp_path):
-    """50 times SIGTERM, SIGKILL or SIGHUP: the state is always readable and never older than what was published."""
+    """50 times SIGTERM, SIGKILL or SIGHUP: the state is always readable, never older than what was published.
+
+    Two stay asked for all the time. What SIGHUP reads is wrong at times: that is told, the former policy goes on.
+    """
     with recommenders(tmp_path, pair.static) as found:
         counted = strike(found, 50, seed=random.Random(os.urandom(8)).randrange(10**6))
         log = "".join(found.log)
     assert counted.total() == 50
     assert "Traceback" not in log
     assert "moved to" not in log
+    assert "evaluation failed" not in log
+    assert counted["HUP"] < 5 or "configuration" in log
     left = {path.name for path in tmp_path.iterdir()} - {"state.json", "infscale.yaml", "infscale.new"}
     assert len(left) <= 1, left  # what a kill in the middle of the last write left; the next start takes it away
 

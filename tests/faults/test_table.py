@@ -30,5 +30,5 @@ def test_every_row_names_a_test_that_is_there():
 def test_every_fault_has_a_row():
     """No test of a fault without its row."""
     named = set(re.findall(r"`(test_\w+\.py::test_\w+)`", PAGE))
-    for name in ("test_engine.py", "test_sources.py", "test_state.py"):
+    for name in ("test_engine.py", "test_sources.py", "test_kube.py", "test_state.py", "test_clock.py"):
         assert names_in(name) <= named

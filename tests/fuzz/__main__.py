@@ -60,11 +60,12 @@ def fuzz(name: str, folder: Path, seconds: int) -> int:
     words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words.split()))
 
     def once(data: bytes) -> None:
-        cost = bounds.cpu_of(target.run, data)
-        if cost.cpu_s > bounds.CPU_S * bounds.BUSY:
-            raise AssertionError(f"{cost.cpu_s:.2f} s of CPU time")
+        most_s = bounds.MOST_S * bounds.INSTRUMENTED
+        cost = bounds.cost_of(target.run, data, most_s)
+        if cost.cpu_s > most_s or (cost.clock_s > most_s and not target.waits):
+            raise AssertionError(f"{cost.cpu_s:.2f} s of CPU time, {cost.clock_s:.2f} s on the clock")
 
-    options = [f"-max_total_time={seconds}", f"-max_len={target.most_bytes}", f"-dict={words}", "-rss_limit_mb=2048"]
+    options = [f"-max_total_time={seconds}", f"-max_len={target.most_bytes}", f"-dict={words}", "-rss_limit_mb=1024"]
     options += [
         "-timeout=30",
         f"-artifact_prefix={folder.parent}/found-{name}-",

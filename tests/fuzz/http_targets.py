@@ -94,7 +94,7 @@ def main_listener() -> Listener:
     pod = PodAround()
     sidecar = Sidecar([engine], Settings(), pod=pod)
     settings = FleetSettings(workload=WorkloadName("ml", "vllm"), spec_replicas=1)
-    source = parse_source("static:http://127.0.0.1:1", settings, cluster=_no_cluster)
+    source = parse_source("static:http://127.0.0.1:1", settings, cluster=no_cluster)
     evaluator = Evaluator(source, parse_policy("queue:24"))
     evaluator.evaluate()
     router = sidecar.routes(evaluator)
@@ -104,7 +104,8 @@ def main_listener() -> Listener:
     return Listener("127.0.0.1:0", router)
 
 
-def _no_cluster():
+def no_cluster():
+    """No source here asks a cluster."""
     raise AssertionError
 
 

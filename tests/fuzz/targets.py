@@ -27,7 +27,7 @@ from infscale.retire.persisted import decode, encode
 from infscale.scrape import Page
 from infscale.state_file import read_state, write_state
 from infscale.web.webconfig import WebConfig
-from tests.fuzz import http_targets
+from tests.fuzz import http_targets, role_targets
 
 NOW_S = 1_800_000_000.0
 MOST_CHARACTERS = 2000
@@ -47,12 +47,14 @@ class Target:
         words: what its inputs are made of, for a fuzzer's dictionary.
         most_bytes: of an input.
         elsewhere: the work is done on another thread.
+        waits: for what may still come, so that its time on the clock says nothing.
     """
 
     run: Callable[[bytes], object]
     words: str
     most_bytes: int = 4096
     elsewhere: bool = False
+    waits: bool = False
 
 
 @contextlib.contextmanager
@@ -218,5 +220,16 @@ TARGETS = {
     ),
     "http_main": Target(http_targets.main, http_targets.WORDS),
     "http_kubelet": Target(http_targets.kubelet, http_targets.WORDS + ' {"outcome":"idle"} {"event":"started"}'),
-    "http_activator": Target(http_targets.activator, http_targets.WORDS + ' {"stream":true}', elsewhere=True),
+    "http_locked": Target(role_targets.locked, f"{http_targets.WORDS} {role_targets.CREDENTIALS.decode()}"),
+    "http_recommender": Target(role_targets.recommender, http_targets.WORDS),
+    "http_held": Target(role_targets.held, f"{http_targets.WORDS} /api/v1/held"),
+    "http_stand_in": Target(
+        role_targets.stand_in,
+        f"{http_targets.WORDS} /v1/completions /v1/chat/completions /v1/models /fault /health prompt messages"
+        ' max_tokens stream true null { } [ ] " : ,',
+        elsewhere=True,
+    ),
+    "http_activator": Target(
+        http_targets.activator, f'{http_targets.WORDS} {{"stream":true}}', elsewhere=True, waits=True
+    ),
 }

@@ -42,7 +42,7 @@ def test_yaml_tags_that_do_not_fit(value, tmp_path):
     """PyYAML fails in ways of its own over a tag and a text that do not go together: a fault of the file."""
     path = tmp_path / "infscale.yaml"
     path.write_text(f"engine: {value}\n")
-    with pytest.raises(ConfigError, match="engine: not a value: '"):
+    with pytest.raises(ConfigError, match="engine: not a value: "):
         load_yaml(str(path))
 
 
@@ -52,7 +52,7 @@ def test_yaml_numbers_that_take_for_ever(value, tmp_path):
     path = tmp_path / "infscale.yaml"
     path.write_text(f"engine: {value}\n")
     began_s = time.process_time()
-    with pytest.raises(ConfigError, match="engine: not a value: '"):
+    with pytest.raises(ConfigError, match="engine: not a value: "):
         load_yaml(str(path))
     assert time.process_time() - began_s < 5
 

@@ -170,7 +170,7 @@ def fleets(story: Story) -> Iterator[Fleet]:
         now_s = float(step * STEP_S)
         seen = story.seen_at(step)
         if seen is None:
-            members.missed(now_s)
+            members.missed()
             yield Fleet(now_s, None, failure="Prometheus scraped nothing for more than 60 s")
             continue
         sightings = [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import time
 
 import pytest
 
+from infscale.drain.report import DrainReport
 from tests.security.roles import AUTHORIZATION, PAGE, WITHDRAW_TOKEN, kubelet_address, main_address, role, web_config
 from tests.security.test_slow import threads
 from tests.security.test_unauthenticated import METHODS, STRANGE
@@ -78,6 +80,24 @@ def test_it_changes_nothing_but_the_drain_metrics(sidecar):
         assert after.get(key) == reading.get(key)
     assert say(address, request("GET", "/-/ready")).body == b"ready\n"
     assert 'infscale_drains_total{outcome="deadline"} 1.0' in told(sidecar, "/metrics")
+
+
+def test_a_drain_for_whoever_asks_ends_and_marks_nothing(sidecar):
+    """By GET and by HEAD, with what a withdrawal would need: it waits, tells how it went, and all is as before."""
+    before, reading = lasting(sidecar), json.loads(told(sidecar, "/api/v1/reading"))
+    asked = "/drain?lease=300&grace=1&terminating=true"
+    said = say(kubelet_address(sidecar), request("HEAD", asked) + request("GET", "/-/ready"))
+    assert said.statuses == [200]
+    said = say(kubelet_address(sidecar), request("GET", asked, f"X-Infscale-Token: {WITHDRAW_TOKEN}"))
+    assert said.status == 200
+    assert json.loads(said.body).keys() == {field.name for field in dataclasses.fields(DrainReport)}
+    for secret in (b"the-model", b"127.0.0.1", WITHDRAW_TOKEN.encode()):
+        assert secret not in said.data
+    assert lasting(sidecar) == before
+    after = json.loads(told(sidecar, "/api/v1/reading"))
+    for key in ("draining", "withdrawn", "withdrawn_until", "inflight", "pod", "state"):
+        assert after.get(key) == reading.get(key)
+    assert say(kubelet_address(sidecar), request("GET", "/-/ready")).body == b"ready\n"
 
 
 def test_a_flood_of_reports_is_bounded(tmp_path):

@@ -278,16 +278,24 @@ def test_user_and_password_in_a_url(arguments, capsys, monkeypatch):
         f"basic_auth_users: {{alice: '{PASSWORD}}}",
         f"basic_auth_users:\n  alice: {PASSWORD}: x\n",
         f"tls_server_config: {{key: {PASSWORD}, cert: x}}",
+        *(
+            f"basic_auth_users:\n  alice: {tag}{PASSWORD}\n"
+            for tag in ("!!int ", "!!timestamp ", "!!binary é", "!", "*", "&")
+        ),
+        *(f"a: &{PASSWORD} 1\nb: {mark}{PASSWORD} 1\n" for mark in "&*"),
+        f"basic_auth_users:\n  alice: !{PASSWORD}!x 1\n",
+        f"alice:{PASSWORD}\n",
     ],
 )
 def test_a_web_config_file_that_is_wrong(text, tmp_path, capsys):
-    """A password where a hash should be, or a key in the file itself: told without it."""
+    """A password where a hash should be, or a key in the file itself: told without it, by `check-config` as well."""
     path = tmp_path / "web.yml"
     path.write_text(text)
     flags = "--engine-url", "http://127.0.0.1:1/", "--web.config.file", str(path), "--config.check"
-    error, code = told_by(capsys, "sidecar", *flags)
-    assert code == 2
-    assert_kept(error)
+    for command in (("sidecar", *flags), ("check-config", str(path))):
+        error, code = told_by(capsys, *command)
+        assert code == 2
+        assert_kept(error)
 
 
 def test_a_configuration_file_that_is_wrong(tmp_path, capsys):

@@ -48,7 +48,7 @@ class Dns:
             places = [Place(address, *url_of(address, self._port, self._settings)) for address in addresses]
             replicas = self._survey.take(places, now_s, deadline, expected=spec)
         except SourceError as error:
-            return Fleet(now_s, spec, replicas=self._survey.missed(now_s), failure=str(error))
+            return Fleet(now_s, spec, replicas=self._survey.missed(), failure=str(error))
         return Fleet(now_s, spec, replicas=replicas)
 
     def names(self) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ class Kubernetes:
             places = [self._place(pod) for pod in pods if not pod.ended]
             replicas = self._survey.take(places, now_s, self._survey.deadline())
         except SourceError as error:
-            return Fleet(now_s, None, replicas=self._survey.missed(now_s), failure=str(error))
+            return Fleet(now_s, None, replicas=self._survey.missed(), failure=str(error))
         return Fleet(
             now_s,
             workload.spec_replicas,

@@ -7,7 +7,8 @@ readiness now; one that gives no value is silent; one that never was ready is st
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from infscale.core.replicas import Phase, Replica
@@ -28,7 +29,7 @@ _NAMES_SHOWN = 5
 
 @dataclass(slots=True)
 class _Member:
-    """One replica as last seen; times in Unix seconds, None where unknown."""
+    """One replica as last seen; times in Unix seconds but for `lost_since_s` (monotonic), None where unknown."""
 
     replica: Replica
     ready_once: bool
@@ -43,10 +44,13 @@ class Members:
     Args:
         lost_s: for how long a replica that is listed no more counts as silent; 0 where the list is the truth (the API).
         limit: of replicas.
+        clock: monotonic seconds, for `lost_s`: a wall clock that is set forward would forget the lost at once.
     """
 
-    def __init__(self, *, lost_s: float = LOST_S, limit: int = MAX_MEMBERS) -> None:
-        self._lost_s, self._limit = lost_s, limit
+    def __init__(
+        self, *, lost_s: float = LOST_S, limit: int = MAX_MEMBERS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._lost_s, self._limit, self._clock = lost_s, limit, clock
         self._members: dict[str, _Member] = {}
         self._looked_s: float | None = None  # the last look that worked
 
@@ -72,18 +76,18 @@ class Members:
         if expected is not None:
             there = sum(one.ready_once and one.replica.phase is not Phase.DRAINING for one in listed.values())
             room = max(0, min(room, expected - there))
-        lost = self._lost(listed, now_s, room)
+        lost = self._lost(listed, room)
         self._members = {**listed, **lost}
         self._looked_s = now_s
         self._log_silent(before, {seen.replica.name: seen.message for seen in sightings})
         return self._replicas()
 
-    def missed(self, now_s: float) -> tuple[Replica, ...]:
+    def missed(self) -> tuple[Replica, ...]:
         """The source could not be read: everyone who was ready once is silent, until it can be again."""
         for member in self._members.values():
             if member.lost_since_s is None and member.replica.phase is Phase.SERVING:
                 member.replica = _without_values(member.replica, Phase.SILENT)
-        self._members = {name: m for name, m in self._members.items() if not self._forgotten(m, now_s)}
+        self._members = {name: m for name, m in self._members.items() if not self._forgotten(m)}
         return self._replicas()
 
     def _step(self, seen: Sighting, now_s: float) -> _Member:
@@ -115,22 +119,22 @@ class Members:
             return not old.ready_once
         return created_s is not None and self._looked_s is not None and created_s >= self._looked_s
 
-    def _lost(self, listed: Collection[str], now_s: float, room: int) -> dict[str, _Member]:
+    def _lost(self, listed: Collection[str], room: int) -> dict[str, _Member]:
         """Members that are listed no more and are missed; one that was leaving, or never was ready, is not."""
         lost = {}
         for name, member in self._members.items():
             if name in listed or not member.ready_once or member.replica.phase is Phase.DRAINING:
                 continue
-            if member.lost_since_s is None or member.lost_since_s > now_s:  # a clock that went backwards
-                member.lost_since_s = now_s
+            if member.lost_since_s is None:
+                member.lost_since_s = self._clock()
             member.replica = _without_values(member.replica, Phase.SILENT)
-            if not self._forgotten(member, now_s):
+            if not self._forgotten(member):
                 lost[name] = member
         latest = sorted(lost, key=lambda name: lost[name].lost_since_s or 0.0, reverse=True)[:room]
         return {name: lost[name] for name in latest}
 
-    def _forgotten(self, member: _Member, now_s: float) -> bool:
-        return member.lost_since_s is not None and now_s - member.lost_since_s >= self._lost_s
+    def _forgotten(self, member: _Member) -> bool:
+        return member.lost_since_s is not None and self._clock() - member.lost_since_s >= self._lost_s
 
     def _silent_names(self) -> set[str]:
         return {name for name, member in self._members.items() if member.replica.phase is Phase.SILENT}

@@ -89,7 +89,7 @@ class Prometheus:
             replicas = self._members.take(sightings, now_s, expected=expected)
         except SourceError as error:
             failure = f"Prometheus at {self._place}: {error}"
-            return Fleet(now_s, self._settings.spec_replicas, replicas=self._members.missed(now_s), failure=failure)
+            return Fleet(now_s, self._settings.spec_replicas, replicas=self._members.missed(), failure=failure)
         return Fleet(
             now_s,
             counts.get("spec", self._settings.spec_replicas),

@@ -39,7 +39,7 @@ class Single:
         try:
             told = self._reading()
         except SourceError as error:
-            return Fleet(now_s, spec, replicas=self._members.missed(now_s), failure=str(error))
+            return Fleet(now_s, spec, replicas=self._members.missed(), failure=str(error))
         (replica,) = self._members.take([sighting_of_reading(NAME, told)], now_s)
         ready = int(replica.phase is Phase.SERVING)
         return Fleet(now_s, spec, status_replicas=1, ready_replicas=ready, replicas=(replica,))

@@ -51,7 +51,7 @@ class Static:
         try:
             replicas = self._survey.take(self._places, now_s, self._survey.deadline())
         except SourceError as error:
-            return Fleet(now_s, spec, replicas=self._survey.missed(now_s), failure=str(error))
+            return Fleet(now_s, spec, replicas=self._survey.missed(), failure=str(error))
         return Fleet(now_s, spec, replicas=replicas)
 
     def names(self) -> tuple[str, ...]:

@@ -102,9 +102,9 @@ class Survey:
         self._looks += 1
         return [place for place in places if place.name in self._last_answers] + others[shift:] + others[:shift]
 
-    def missed(self, now_s: float) -> tuple[Replica, ...]:
+    def missed(self) -> tuple[Replica, ...]:
         """The replicas as they are remembered, when they could not be listed."""
-        return self._members.missed(now_s)
+        return self._members.missed()
 
     def close(self) -> None:
         """Gives threads back."""

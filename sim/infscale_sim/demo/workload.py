@@ -53,7 +53,7 @@ class Workload:
         try:
             replicas = self._survey.take(places, now_s, self._survey.deadline(), expected=self.count)
         except SourceError as error:
-            return Fleet(now_s, self.count, replicas=self._survey.missed(now_s), failure=str(error))
+            return Fleet(now_s, self.count, replicas=self._survey.missed(), failure=str(error))
         ready = sum(bool(place.url) and not place.leaving for place in places)
         staying = sum(not place.leaving for place in places)
         self.seen = Fleet(now_s, self.count, status_replicas=staying, ready_replicas=ready, replicas=replicas)
