@@ -18,10 +18,20 @@ Runs on Python 3.9 (it travels in the drain bundle).
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    """Text that a terminal shows as it is: a page or a file's name may hold control sequences, line breaks or bytes."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
 class InfscaleError(Exception):
-    """Any fault that a person is told of in one line."""
+    """Any fault that a person is told of in one line, whatever the file or server that it quotes holds."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        return printable(" ".join(super().__str__().splitlines()))
 
 
 class UsageError(InfscaleError):

@@ -77,3 +77,9 @@ def test_a_record_whose_fault_is_long_or_of_several_lines():
     with pytest.raises(StateError, match="another workload") as caught:
         decode(other, "here", WORKLOAD, NOW_S)
     assert "\n" not in str(caught.value)
+
+
+def test_a_line_break_within_what_an_error_quotes():
+    """A name out of a file, whatever it holds, leaves the error one line; control characters are shown as text."""
+    told = str(StateError("state.json: has ch\nge, \x1b[31mtime: expected change and time_s"))
+    assert told == r"state.json: has ch ge, \x1b[31mtime: expected change and time_s"

@@ -18,7 +18,7 @@ from typing import NamedTuple, NoReturn
 import click
 
 from infscale import __version__
-from infscale.errors import InfscaleError
+from infscale.errors import InfscaleError, printable
 
 ENTRY_POINTS = "infscale.commands"
 """Entry-point group through which another package adds commands: each entry is a table like COMMANDS."""
@@ -142,8 +142,6 @@ def describe(error: click.ClickException) -> str:
 
 def say(text: str) -> None:
     """Print one line on standard error, whatever the text holds: files, servers and people wrote parts of it."""
-    from infscale.cli.table import printable
-
     click.echo(f"infscale: {printable(' '.join(text.split()))}", err=True)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from infscale.cli.config_file import every_setting
-from infscale.errors import ConfigError, InfscaleError, UsageError
+from infscale.errors import ConfigError, InfscaleError, UsageError, printable
 
 if TYPE_CHECKING:
     from infscale.config import Config
@@ -31,7 +31,6 @@ def command(ctx: click.Context, /, files: tuple[str, ...]) -> None:
     For each file a line says what was understood, or what is wrong and where.
     """
     from infscale.cli import say
-    from infscale.cli.table import printable
 
     status = 0
     for file in files:
@@ -74,7 +73,6 @@ def _check_engine(config: Config) -> None:
 
 def _summary(config: Config) -> str:
     """The settings as they stand in the file, and each profile with the names it will look for."""
-    from infscale.cli.table import printable
     from infscale.engines import PROFILES
     from infscale.normalise import counted
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from infscale.cli.sources import cell, whole
-from infscale.cli.table import aligned, printable
+from infscale.cli.table import aligned
 from infscale.core.grammar import describe, policy_text
 from infscale.core.replicas import Replica
 from infscale.core.scale_decision import ScaleDecision
 from infscale.core.scaling import ScalePolicy
+from infscale.errors import printable
 from infscale.reads import Rates
 
 _COLUMNS = ("name", "engine", "state", "inflight", "running", "waiting", "kv", "tokens_per_second", "cpu")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infscale.cli.sources import cell, whole
-from infscale.cli.table import aligned, printable
+from infscale.cli.table import aligned
 from infscale.core.grammar import describe
 from infscale.core.scaling import ScalePolicy
+from infscale.errors import printable
 from infscale.kube_command import Turn
 from infscale.pod_pages import PodSeen
 

@@ -16,6 +16,7 @@ from infscale.cli.config_file import config_file_option, every_setting
 from infscale.cli.engine_options import chosen, engine_options
 from infscale.cli.options import SECONDS, option
 from infscale.cli.sources import Named, Outcome, Reader, cell, named, tell_errors, whole
+from infscale.errors import printable
 from infscale.reading import ASLEEP, FRESH, OK, STALE, ReadFailure
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ def _json(rows: list[Row]) -> str:
 
 
 def _table(rows: list[Row]) -> Iterable[str]:
-    from infscale.cli.table import aligned, printable
+    from infscale.cli.table import aligned
 
     numbers = [key for key in (*_NUMBERS, *_RATES) if key in rows[0]]
     columns = ["source", "engine", "state", *numbers, "model"]

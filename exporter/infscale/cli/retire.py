@@ -17,8 +17,7 @@ import click
 from infscale.cli.fleet_options import cluster_of
 from infscale.cli.options import option
 from infscale.cli.retire_options import ROTATION_HELP, TOKEN_FILE_HELP, retirer_of
-from infscale.cli.table import printable
-from infscale.errors import UsageError
+from infscale.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from infscale.retire.passes import Progress, Retirer

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from infscale.errors import printable
+
 
 def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> list[str]:
     """One line a row, columns two spaces apart; those in `right` (indices) flush right. All rows have one length."""
@@ -16,10 +18,3 @@ def aligned(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> li
         ).rstrip()
         for row in cells
     ]
-
-
-def printable(text: str) -> str:
-    """Text that a terminal shows as it is: a page or a file's name may hold control sequences, line breaks or bytes."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
