@@ -33,6 +33,8 @@ from tests.fuzz import http_targets
 CREDENTIALS = base64.b64encode(b"alice:right")
 """The one user and password of `http_locked`."""
 
+_ACCEPTED = re.compile(CREDENTIALS.replace(b"Q=", b"[Q-T]="))  # the last two bits of base64 say nothing
+
 _WORKLOAD = WorkloadName("ml", "vllm")
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3}) [A-Z]")
 _REFUSALS = {b"100", b"400", b"401", b"411", b"413", b"414", b"417", b"431", b"501", b"503", b"505"}
@@ -52,7 +54,7 @@ def locked(data: bytes) -> None:
     """Requests to a main listener with a password: what has not brought it is told nothing, whatever went before."""
     said = http_targets.serve(locked_listener(), data)
     opened = [status for status in _STATUS.findall(said) if status not in _REFUSALS]
-    assert len(opened) <= data.count(CREDENTIALS), said[:300]
+    assert len(opened) <= len(_ACCEPTED.findall(data)), said[:300]
 
 
 @cache
