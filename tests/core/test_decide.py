@@ -133,6 +133,15 @@ def test_by_condition_zero_needs_a_metric_without_pods_or_a_minimum():
         assert (decision.replicas, decision.reason) == (0, reason)
 
 
+@pytest.mark.parametrize("source", [Source.OBJECT, Source.EXTERNAL])
+def test_one_metric_without_pods_is_enough(source):
+    """Beside cpu, in any order."""
+    metric = replace(QUEUE, source=source)
+    assert Policy((CPU, metric)).has_object_or_external
+    assert Policy((metric, CPU)).has_object_or_external
+    assert not Policy((CPU, CPU)).has_object_or_external
+
+
 def test_zero_is_marked_when_the_core_goes_there_and_unmarked_when_it_leaves():
     """From 1.37 on; before, there is no such condition."""
     policy = Policy((QUEUE,), 0, 10, controller=BY_CONDITION)
@@ -156,6 +165,13 @@ def test_what_cannot_be_read_changes_nothing():
     assert (decision.replicas, decision.reason, state) == (5, Reason.PARTIAL_SAMPLES, KNOWN)
     none, _ = decide_hpa(Policy((), 1, 10), replace(partly, measurements=()), KNOWN)
     assert (none.replicas, none.reason) == (5, Reason.ERROR)
+
+
+def test_each_metric_has_its_measurement():
+    """One too few or too many is a fault of the caller, not a metric without a value."""
+    for measurements in ((), (Measurement((4000,)),) * 2):
+        with pytest.raises(ValueError, match="zip"):
+            decide_hpa(Policy((QUEUE,)), replace(see(1, 4), measurements=measurements), KNOWN)
 
 
 def test_the_tolerance_is_the_reason_where_it_keeps_the_count():

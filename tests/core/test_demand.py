@@ -8,6 +8,8 @@ from itertools import combinations_with_replacement
 
 import pytest
 
+from infscale import reading
+from infscale.core import demand
 from infscale.core.demand import Demand, demand_of, fill, look
 from infscale.core.grammar import parse_policy
 from infscale.core.layer import decide
@@ -120,12 +122,26 @@ def test_filling(known, missing, expected, filled):
 
 
 def test_what_is_no_number_is_no_value():
-    """NaN, infinite, negative and absent values are holes, not loads."""
-    replicas = [serving(f"r{n}", value) for n, value in enumerate((math.nan, math.inf, -1.0, 7.0))]
+    """NaN, infinite, negative, absent and impossibly large values are holes, not loads."""
+    replicas = [serving(f"r{n}", value) for n, value in enumerate((math.nan, math.inf, -1.0, 1e308, 2.0**53, 7.0))]
     demand = demand_of(MetricName.QUEUE, TARGET, look(fleet(*replicas)))
-    assert demand == Demand(MetricName.QUEUE, known=7.0, given=1, expected=4, target=TARGET, held=0.0)
-    decision, _ = decide(POLICY, fleet(*replicas[:3]), AT_ONCE)
-    assert (decision.desired, decision.reason) == (3, "no_samples")
+    assert demand == Demand(MetricName.QUEUE, known=7.0, given=1, expected=6, target=TARGET, held=0.0)
+    decision, _ = decide(POLICY, fleet(*replicas[:5]), AT_ONCE)
+    assert (decision.desired, decision.reason) == (5, "no_samples")
+
+
+@pytest.mark.parametrize(
+    "policy", ["queue:4", "hpa:queue:4", "kv:80", "cpu:80", "work:100", "queue:1e308", "queue:4+ttft:1"]
+)
+def test_no_sum_leaves_float64(policy):
+    """Values near the end of float64, each finite: the count is held, and no sum of them is infinite or an error."""
+    huge = dict.fromkeys(("waiting", "kv", "cpu_ratio", "generation_tokens", "prompt_tokens"), 1e308)
+    replicas = [serving("a", 1e308, **huge), serving("b", 1e308, **huge), Replica("c", Phase.SILENT)]
+    state = ScaleState()
+    for now_s in (0.0, 15.0, 30.0):
+        look_at = fleet(*replicas, now_s=now_s, held=Held(1e308))
+        decision, state = decide(parse_policy(f"{policy},min=1,max=9"), look_at, state)
+        assert (decision.desired, decision.inflight) == (3, None)
 
 
 @pytest.mark.parametrize(("metric", "requests"), [("queue", 17.0), ("waiting", 9.0), ("running", 8.0)])
@@ -181,6 +197,8 @@ def test_the_status_count_is_what_the_tolerance_looks_at():
     replicas = named(("busy", "busy"))
     assert decide(POLICY, fleet(*replicas, spec=3, status_replicas=2), AT_ONCE)[0].desired == 2
     assert decide(POLICY, fleet(*named(("busy", "busy", "starting")), status_replicas=3), AT_ONCE)[0].desired == 2
+    surge = fleet(serving("a", 80.0), spec=20, status_replicas=22)
+    assert decide(POLICY, surge, AT_ONCE)[0].desired == 22
 
 
 def test_a_hole_raises_nothing_while_replicas_leave():
@@ -199,3 +217,8 @@ def test_the_steps_say_what_was_filled_in():
         "queue: 12 over 4 per replica at a count of 4 is a ratio of 0.75, proposes 3"
     )
     assert (decision.hpa, decision.desired, decision.reason) == (2, 3, "partial_samples")
+
+
+def test_a_page_and_a_decision_draw_the_line_at_the_same_number():
+    """What is a count on a page is one in a decision; the core imports nothing, so the number stands there twice."""
+    assert demand.COUNT_LIMIT == reading.COUNT_LIMIT

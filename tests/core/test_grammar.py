@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ from infscale.core.policy import (
     SelectPolicy,
 )
 from infscale.core.scaling import AUTO, Goal, MetricName, ScalePolicy
-from infscale.core.settings import KEYS, NUMBERS
+from infscale.core.settings import KEYS, NUMBERS, policy_of
 from infscale.errors import PolicyError
 from tests.policies import policies
 
@@ -62,6 +63,12 @@ def test_every_part_of_a_policy():
 def test_metrics_and_targets(text, goals, plain):
     """One metric or several, each with its target; `hpa:` in front is the HPA layer alone."""
     assert parse_policy(text) == ScalePolicy(goals, plain=plain)
+
+
+def test_a_policy_of_no_settings_is_the_default():
+    """Settings change what they name."""
+    assert policy_of(QUEUE, {}) == ScalePolicy(QUEUE)
+    assert policy_of(QUEUE, {"max": 3}, plain=True) == ScalePolicy(QUEUE, max_replicas=3, plain=True)
 
 
 def test_what_is_not_given_of_behaviour_is_the_hpas_default():
@@ -109,6 +116,9 @@ def test_selects_in_the_hpas_spelling_too(choice):
         ("queue:24,up=4/15+100%/15,down=100%/15", "queue:24,upwindow=0"),
         ("queue:24,up=8/15,down=50%/15", "queue:24,upwindow=0,uppods=8,downpercent=50"),
         ("queue:1e20,lookahead=auto", "queue:1e20,lookahead=auto"),
+        ("queue:1.7976931348623157e308", "queue:1.7976931348623157e308"),
+        ("queue:24,min=3,max=3,uppods=2,up=100%/15", "queue:24,min=3,max=3,up=2/15+100%/15"),
+        ("queue:9.9e15+running:1e16", "queue:9900000000000000+running:1e16"),
         ("queue:24,uptolerance=0.05,downtolerance=0.05", "queue:24,tolerance=0.05"),
     ],
 )
@@ -130,50 +140,53 @@ def test_print_and_read_is_the_identity(policy):
     assert policy_text(parse_policy(text)) == text
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "the policy is empty: expected METRIC:TARGET, as queue:24"),
-        ("quue:3", "'quue' at character 1: no such metric; did you mean 'queue'? allowed are queue, waiting, running"),
-        ("Queue:3", "did you mean 'queue'?"),
-        ("hpa:foo:2", "'foo' at character 5: no such metric; allowed are queue, waiting, running, kv, cpu, ttft, work"),
-        ("static:2", "'static' at character 1: no such metric; allowed are"),
-        ("hpa:", "nothing at character 5: no such metric"),
-        ("queue", "'queue' at character 1: expected a target, as queue:TARGET in requests per replica"),
-        ("queue:24+kv", "'kv' at character 10: expected a target"),
-        ("queue:24+queue:12", "'queue:12' at character 10: given twice; the smaller target alone would count"),
-        ("queue:24,mim=0", "'mim' at character 10: no such key; did you mean 'min'? allowed are min, max, lookahead"),
-        ("queue:24,", "nothing at character 10: no such key"),
-        ("queue:24,min=1,min=2", "'min' at character 16: given twice, first at character 10"),
-        ("queue:24,queue=2", "'queue' at character 10: no such key"),
-        ("queue:24,max", "nothing at character 13: max: expected a whole number of replicas from 1 up"),
-        (
-            "queue:24,upselect=most",
-            "'most' at character 19: no such choice for upselect; allowed are max, min, disabled",
-        ),
-        ("queue:24,up=100%", "'100%' at character 13: expected Pods or percent and a period in seconds, as 4/15"),
-        ("queue:24,up=4/15+100%/x", "'x' at character 23: a period: expected whole seconds from 1 to 1800"),
-        ("queue:24,\nmin=-1", "'-1' at character 15: min: expected"),
-    ],
-)
+FAULTS = [
+    ("", "the policy is empty: expected METRIC:TARGET, as queue:24"),
+    ("quue:3", "'quue' at character 1: no such metric; did you mean 'queue'? allowed are queue, waiting, running"),
+    ("Queue:3", "did you mean 'queue'?"),
+    ("hpa:foo:2", "'foo' at character 5: no such metric; allowed are queue, waiting, running, kv, cpu, ttft, work"),
+    ("static:2", "'static' at character 1: no such metric; allowed are"),
+    ("hpa:", "nothing at character 5: no such metric"),
+    ("queue", "'queue' at character 1: expected a target, as queue:TARGET in requests per replica"),
+    ("queue:24+kv", "'kv' at character 10: expected a target"),
+    ("queue:24+queue:12", "'queue:12' at character 10: given twice; the smaller target alone would count"),
+    (":3", "nothing at character 1: no such metric"),
+    ("queue:24,=3", "nothing at character 10: no such key"),
+    ("queue:24+foo:3", "'foo' at character 10: no such metric; allowed are queue"),
+    ("queue:24,mim=0", "'mim' at character 10: no such key; did you mean 'min'? allowed are min, max, lookahead"),
+    ("queue:24,", "nothing at character 10: no such key"),
+    ("queue:24,min=1,min=2", "'min' at character 16: given twice, first at character 10"),
+    ("queue:24,queue=2", "'queue' at character 10: no such key"),
+    ("queue:24,max", "nothing at character 13: max: expected a whole number of replicas from 1 up"),
+    (
+        "queue:24,upselect=most",
+        "'most' at character 19: no such choice for upselect; allowed are max, min, disabled",
+    ),
+    ("queue:24,up=100%", "'100%' at character 13: expected Pods or percent and a period in seconds, as 4/15"),
+    ("queue:24,up=4/15+100%/x", "'x' at character 23: a period: expected whole seconds from 1 to 1800"),
+    ("queue:24,\nmin=-1", "'-1' at character 15: min: expected"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), FAULTS)
 def test_faults_point_at_the_part(text, said):
     """An error quotes the wrong part with its position and says what is allowed, with the nearest right one."""
     assert said in fault(text)
 
 
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("queue:24,min=5,max=2", "'max=2' at character 16: the maximum 2 is below the minimum 5"),
-        ("queue:24,max=0", "'0' at character 14: max: expected a whole number of replicas from 1 up"),
-        ("queue:24,min=1.5", "'1.5' at character 14: min"),
-        ("cpu:60,min=0", "'min=0' at character 8: at 0 replicas cpu has no sample and would never wake them"),
-        ("kv:80+ttft:2,min=0", "'min=0' at character 14: at 0 replicas kv and ttft have no sample"),
-        ("work:learned,min=0", "at 0 replicas work has no sample"),
-        ("hpa:queue:24,lookahead=90", "'lookahead=90' at character 14: hpa: takes only what the HPA itself has"),
-        ("kv:learned", "'learned' at character 4: expected percent of the KV cache"),
-    ],
-)
+CONTRADICTIONS = [
+    ("queue:24,min=5,max=2", "'max=2' at character 16: the maximum 2 is below the minimum 5"),
+    ("queue:24,max=0", "'0' at character 14: max: expected a whole number of replicas from 1 up"),
+    ("queue:24,min=1.5", "'1.5' at character 14: min"),
+    ("cpu:60,min=0", "'min=0' at character 8: at 0 replicas cpu has no sample and would never wake them"),
+    ("kv:80+ttft:2,min=0", "'min=0' at character 14: at 0 replicas kv and ttft have no sample"),
+    ("work:learned,min=0", "at 0 replicas work has no sample"),
+    ("hpa:queue:24,lookahead=90", "'lookahead=90' at character 14: hpa: takes only what the HPA itself has"),
+    ("kv:learned", "'learned' at character 4: expected percent of the KV cache"),
+]
+
+
+@pytest.mark.parametrize(("text", "part"), CONTRADICTIONS)
 def test_contradictions_are_refused(text, part):
     """What cannot be meant as it stands is an error at the part that contradicts the others."""
     assert part in fault(text)
@@ -227,35 +240,52 @@ def test_any_text_is_a_policy_or_a_fault(text):
         assert fault(text).isprintable()
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"goals": ()}, "metrics: none is given"),
-        ({"goals": (*QUEUE, *QUEUE)}, "queue: given twice"),
-        ({"goals": (Goal(MetricName.QUEUE, 0),)}, "queue: expected requests per replica above 0, as 24, got 0"),
-        (
-            {"goals": (Goal(MetricName.QUEUE, float("nan")),)},
-            "queue: expected requests per replica above 0, as 24, got nan",
-        ),
-        ({"goals": (Goal(MetricName.KV, None),)}, "kv: a target that is learned exists for work alone"),
-        ({"goals": (Goal(MetricName.CPU, 60),), "min_replicas": 0}, "min: at 0 replicas cpu has no sample"),
-        ({"min_replicas": 3, "max_replicas": 2}, "max: the maximum 2 is below the minimum 3"),
-        ({"lookahead_s": -2.0}, "lookahead: expected seconds from 0 to 3600, or auto, got -2"),
-        ({"coverage": float("nan")}, "coverage: expected a share from 0 to 1, got nan"),
-        ({"behavior": Behavior(scale_up=ScalingRules(()))}, "up: expected at least one scaling policy"),
-        (
-            {"behavior": Behavior(scale_down=ScalingRules((ScalingPolicy(PODS, 1, 1801),)))},
-            "down: expected a period in whole seconds from 1 to 1800, got 1801",
-        ),
-        ({"plain": True, "guard": 0.85}, "guard: hpa: takes only"),
-    ],
-)
+MADE_IN_CODE: list[tuple[dict[str, Any], str]] = [
+    ({"goals": ()}, "metrics: none is given"),
+    ({"goals": (*QUEUE, *QUEUE)}, "queue: given twice"),
+    ({"goals": (Goal(MetricName.QUEUE, 0),)}, "queue: expected requests per replica above 0, as 24, got 0"),
+    (
+        {"goals": (Goal(MetricName.QUEUE, float("nan")),)},
+        "queue: expected requests per replica above 0, as 24, got nan",
+    ),
+    ({"goals": (Goal(MetricName.KV, None),)}, "kv: a target that is learned exists for work alone"),
+    ({"goals": (Goal(MetricName.CPU, 60),), "min_replicas": 0}, "min: at 0 replicas cpu has no sample"),
+    ({"min_replicas": 3, "max_replicas": 2}, "max: the maximum 2 is below the minimum 3"),
+    ({"lookahead_s": -2.0}, "lookahead: expected seconds from 0 to 3600, or auto, got -2"),
+    ({"coverage": float("nan")}, "coverage: expected a share from 0 to 1, got nan"),
+    ({"behavior": Behavior(scale_up=ScalingRules(()))}, "up: expected at least one scaling policy"),
+    (
+        {"behavior": Behavior(scale_down=ScalingRules((ScalingPolicy(PODS, 1, 1801),)))},
+        "down: expected a period in whole seconds from 1 to 1800, got 1801",
+    ),
+    (
+        {"behavior": Behavior(scale_down=ScalingRules((ScalingPolicy(PODS, 0, 15),)))},
+        "down: expected whole Pods from 1 up, got 0",
+    ),
+    ({"plain": True, "guard": 0.85}, "guard: hpa: takes only"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), MADE_IN_CODE)
 def test_a_policy_made_in_code_is_checked_alike(change, said):
     """`check_policy` refuses the same of a policy that was never text."""
     with pytest.raises(PolicyError, match=r"^policy: ") as caught:
         check_policy(replace(ScalePolicy(QUEUE), **change))
 
     assert said in str(caught.value)
+
+
+def test_each_fault_as_a_person_reads_it(golden):
+    """The whole line for each wrong text above, and for each policy that code made wrong."""
+    texts = [text for text, _ in (*FAULTS, *CONTRADICTIONS)]
+    texts += [f"queue:{'x' * length}" for length in (60, 61, 194, 195)]  # what is quoted of a text ends at 60, and 200
+    texts += ["queue:24," + key + "=?" for key in KEYS] + [f"{metric}:?" for metric in MetricName]
+    lines = [f"{text!r}\n  {fault(text)}\n" for text in texts]
+    for change, _ in MADE_IN_CODE:
+        with pytest.raises(PolicyError) as caught:
+            check_policy(replace(ScalePolicy(QUEUE), **change))
+        lines.append(f"{caught.value}\n")
+    golden("policy-faults.txt", "".join(lines))
 
 
 def test_auto_is_a_lookahead():
@@ -271,7 +301,12 @@ def test_what_has_no_effect_is_told():
     idle = parse_policy("queue:24,knee=6000,promptweight=0.2,quantile=0.9,cooldown=60")
     used = parse_policy("queue:24+ttft:2,guard=0.85,knee=6000,promptweight=0.2,quantile=0.9,min=0,cooldown=60")
 
-    assert [words.split()[0] for words in without_effect(idle)] == ["knee", "promptweight", "quantile", "cooldown"]
+    assert without_effect(idle) == (
+        "knee has no effect: only guard or the metric work uses it",
+        "promptweight has no effect: only guard or the metric work uses it",
+        "quantile has no effect: only the metric ttft uses it",
+        "cooldown has no effect: only min=0 uses it",
+    )
     assert without_effect(used) == ()
 
 

@@ -11,7 +11,7 @@ from infscale.core.decide import decide_hpa
 from infscale.core.decision import Reason
 from infscale.core.grammar import parse_policy
 from infscale.core.layer import decide
-from infscale.core.memory import ScaleState
+from infscale.core.memory import AT_ONCE, ScaleState
 from infscale.core.numbers import to_milli
 from infscale.core.observation import Measurement, Observation
 from infscale.core.replicas import Fleet, Held, Phase, Replica
@@ -81,6 +81,7 @@ def test_with_nothing_asked_for_it_decides_as_the_hpa(policy, replicas, hpa, ext
     assert (got.desired, got.hpa, got.proposal) == (want.replicas, want.replicas, want.proposal)
     assert (got.reason, got.steps, got.direction) == (want.reason, want.steps, want.direction)
     assert state.hpa == after
+    assert state.plain == after.recommendations
 
 
 @given(st.sampled_from(POLICIES), anything, hpa_states, st.integers(0, 9), requests)
@@ -141,6 +142,24 @@ def test_the_plain_hpa_has_a_memory_of_its_own():
     assert told[0] == (4, 4, Reason.STABILISED)
     assert told[-1] == (5, 7, Reason.LOOKAHEAD)
     assert state.plain != state.hpa.recommendations
+
+
+def test_the_plain_hpa_knows_of_the_changes_that_were_made():
+    """Its limits count them: one Pod was added 5 s ago, and one in 15 s may be."""
+    policy = parse_policy("queue:4,max=9,uppods=1,lookahead=60")
+    state = ScaleState(hpa=State((), (ScaleEvent(1, 0.0),)), plain=())
+    decision, _ = decide(policy, fleet(serving("a", 8.0), serving("b", 8.0), now_s=5.0), state)
+    assert (decision.hpa, decision.desired, decision.reason) == (2, 2, Reason.RATE_LIMITED)
+
+
+def test_a_count_that_is_held_is_remembered_beside_what_was():
+    """As a proposal of itself: it holds for one window from here, and what was proposed before still counts."""
+    policy = parse_policy("queue:4,max=9,downwindow=60")
+    _, state = decide(policy, fleet(serving("a", 8.0)), AT_ONCE)
+    _, state = decide(policy, fleet(Replica("a", Phase.SILENT), now_s=15.0), state)
+    assert state.hpa.recommendations == (Recommendation(2, 0.0), Recommendation(1, 15.0))
+    _, state = decide(policy, fleet(Replica("a", Phase.SILENT), now_s=75.1), state)
+    assert state.hpa.recommendations == (Recommendation(2, 0.0), Recommendation(1, 75.1))
 
 
 def test_a_count_outside_the_bounds_goes_there_at_once():

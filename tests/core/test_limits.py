@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infscale.core.limits import changed_within, limit, scale_down_limit, scale_up_limit, store_event
-from infscale.core.numbers import MAX_INT32
+from infscale.core.limits import changed_within, limit, longest_period_s, scale_down_limit, scale_up_limit, store_event
+from infscale.core.numbers import MAX_INT32, MIN_INT32
 from infscale.core.policy import (
     Behavior,
     Controller,
@@ -68,6 +68,16 @@ def test_each_policy_looks_back_over_its_own_period_in_both_directions():
     assert scale_down_limit(20, added, removed, rules((PODS, 1, 61)), 0.0) == 20 - 10 + 4 - 1
 
 
+@pytest.mark.parametrize(
+    ("select", "up", "down"), [(SelectPolicy.MAX, MIN_INT32, MAX_INT32), (SelectPolicy.MIN, MAX_INT32, MIN_INT32)]
+)
+def test_no_scaling_policy_at_all(select, up, down):
+    """As the controller begins its loop over them; a change is outdated at once."""
+    assert longest_period_s(rules(select=select)) == 0
+    assert scale_up_limit(5, (), (), rules(select=select), 0.0) == up
+    assert scale_down_limit(5, (), (), rules(select=select), 0.0) == down
+
+
 def test_a_value_that_means_no_limit_does_not_wrap():
     """2^31-1 Pods more is as many as there are numbers."""
     assert scale_up_limit(10, (), (), rules((PODS, MAX_INT32, 60)), 0.0) == MAX_INT32
@@ -97,11 +107,19 @@ def test_which_reason_a_limit_has():
     """The rate's where it is the tighter one, else the bound's."""
     fast = Behavior(rules((PODS, 4, 15)), rules((PODS, 1, 15)))
     assert limited(9, current=2, low=1, high=20, behavior=fast) == (6, "ScaleUpLimit", True)
-    assert limited(9, current=2, low=1, high=6, behavior=fast) == (6, "TooManyReplicas", True)
+    assert limited(9, current=2, low=1, high=5, behavior=fast) == (5, "TooManyReplicas", True)
     assert limited(1, current=5, low=1, high=20, behavior=fast) == (4, "ScaleDownLimit", True)
-    assert limited(1, current=5, low=4, high=20, behavior=fast) == (4, "TooFewReplicas", True)
+    assert limited(1, current=9, low=9, high=20, behavior=fast) == (9, "TooFewReplicas", True)
     assert limited(12, current=12, low=1, high=10, behavior=fast) == (12, "DesiredWithinRange", False)
     assert limited(9, current=3, low=1, high=3, behavior=None) == (3, "TooManyReplicas", True)
+    # What just fits is not limited, nor is an unchanged count.
+    assert limited(6, current=2, low=1, high=20, behavior=fast) == (6, "DesiredWithinRange", False)
+    assert limited(4, current=5, low=1, high=20, behavior=fast) == (4, "DesiredWithinRange", False)
+    assert limited(3, current=3, low=5, high=20, behavior=fast) == (3, "DesiredWithinRange", False)
+    # Both at the same count: the bound's.
+    assert limited(9, current=4, low=1, high=8, behavior=None) == (8, "TooManyReplicas", True)
+    assert limited(9, current=2, low=1, high=6, behavior=fast) == (6, "TooManyReplicas", True)
+    assert limited(1, current=5, low=4, high=20, behavior=fast) == (4, "TooFewReplicas", True)
 
 
 def test_one_direction_can_be_disabled():

@@ -12,7 +12,7 @@ from infscale.core.grammar import parse_policy
 from infscale.core.layer import decide
 from infscale.core.lookahead import MOST_SAMPLES, least_squares, projected, sampled, theil_sen
 from infscale.core.memory import AT_ONCE, Sample, ScaleState
-from infscale.core.replicas import Phase, Replica
+from infscale.core.replicas import Held, Phase, Replica
 from infscale.core.scale_decision import ScaleDecision
 from infscale.core.scaling import Fit
 from tests.core.workload import Workload, fleet, serving
@@ -65,8 +65,10 @@ def test_both_fits_find_a_straight_line(times, slope, start):
 
 def test_least_squares_of_the_last_samples():
     """What a scenario of the simulator may ask for."""
-    policy = replace(POLICY, fit=Fit.LEAST_SQUARES, fit_samples=3)
-    assert projected(40.0, series(900, 900, 10, 25, 40), 60.0, policy) == pytest.approx(80.0)
+    policy = replace(POLICY, fit=Fit.LEAST_SQUARES, fit_samples=4)
+    samples = series(900, 900, 39, 39, 39, 40)
+    assert projected(40.0, samples, 15.0, policy) == pytest.approx(40.3)
+    assert projected(40.0, samples, 15.0, replace(policy, fit=Fit.THEIL_SEN)) == pytest.approx(40 + 1 / 6)
     assert least_squares(series(1)) == least_squares(series()) == 0.0
 
 
@@ -113,6 +115,47 @@ def test_samples_are_kept_for_the_window_and_thinned():
     assert len(sampled(series(*range(30)), 450.0, 1.0, 300.0)) == 21
 
 
+@pytest.mark.parametrize("policy", ["queue:4,lookahead=60", "queue:4,lookahead=auto"])
+def test_samples_are_of_looks_that_saw_everything(policy):
+    """A hole, below the coverage or above it, an activator that is silent or no value at all: none is added or lost."""
+    silent = Replica("s", Phase.SILENT)
+    state, busy = AT_ONCE, (serving("a", 4.0), serving("b", 5.0))
+    assert decide(parse_policy(policy), fleet(silent), state)[1].samples == {}
+    for now_s in (0.0, 15.0):
+        _, state = decide(parse_policy(policy), fleet(*busy, now_s=now_s, held=Held(1.0)), state)
+    assert state.samples == {"queue": (Sample(0.0, 10.0), Sample(15.0, 10.0))}
+    for look_at in (
+        fleet(*busy, silent),
+        fleet(*busy, *(replace(silent, name=f"s{n}") for n in range(5))),
+        fleet(*busy, held=Held(None)),
+        fleet(silent),
+        fleet(*busy, failure="refused"),
+    ):
+        assert decide(parse_policy(policy), replace(look_at, now_s=30.0), state)[1].samples == state.samples
+
+
+@pytest.mark.parametrize(
+    ("gap_s", "kept"),
+    [(10.0, [0.0, 10.0, 20.0]), (10.1, [0.0, 10.1, 20.0]), (9.5, [0.0, 20.0]), (9.99, [0.0, 20.0]), (1.0, [0.0, 20.0])],
+)
+def test_samples_closer_than_a_38th_of_the_window_give_way(gap_s, kept):
+    """A window of 380 s: 10 s apart they stay, and the 40 span it."""
+    samples = (Sample(0.0, 1.0), Sample(gap_s, 2.0))
+    assert [sample.time_s for sample in sampled(samples, 20.0, 3.0, 380.0)] == kept
+
+
+def test_no_more_than_40_samples_even_where_the_window_grew():
+    """Closer ones of a shorter window are still there; the last count."""
+    samples = sampled(series(*range(60)), 1000.0, 1.0, 3600.0)
+    assert [sample.time_s for sample in samples] == [15.0 * n for n in range(20, 59)] + [1000.0]
+    assert len(samples) == MOST_SAMPLES
+
+
+def test_a_second_look_at_the_same_instant_replaces_the_first():
+    """Two samples at one instant have no slope between them."""
+    assert sampled((Sample(0.0, 1.0), Sample(15.0, 2.0)), 15.0, 3.0, 60.0) == (Sample(0.0, 1.0), Sample(15.0, 3.0))
+
+
 def test_auto_is_off_until_three_cold_starts_were_measured():
     """Then it is their 90th percentile."""
     state = ScaleState(cold_starts_s=(60.0, 70.0))
@@ -127,6 +170,30 @@ def test_auto_is_off_until_three_cold_starts_were_measured():
         workload.advance(15)
     assert workload.decision is not None
     assert workload.decision.projection == pytest.approx(29.0 + 3.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "created_s", "served_s", "looked_s", "starts_s"),
+    [
+        ("seen", 0.0, 50.0, 40.0, (50.0,)),
+        ("seen", 0.0, 50.0, 39.9, ()),  # more than 60 s since the last look: it may have served all the while
+        ("seen", 0.0, None, 40.0, (100.0,)),
+        ("seen", 0.0, 100.0, 40.0, (100.0,)),
+        ("seen", 0.0, 100.1, 40.0, ()),  # served in the future
+        ("seen", 50.0, 50.0, 40.0, ()),
+        ("seen", 60.0, 50.0, 40.0, ()),
+        ("young", 40.1, 50.1, 40.0, (10.0,)),  # came and served since the last look
+        ("young", 40.0, 50.0, 40.0, ()),
+        ("seen", None, 50.0, 40.0, ()),
+    ],
+)
+def test_which_starts_are_measured(name, created_s, served_s, looked_s, starts_s):
+    """Of one that was seen starting, or is younger than the last look, with times that can be."""
+    state = replace(AT_ONCE, evaluated_s=looked_s, starting=("seen",))
+    other = serving("other", created_s=99.0, served_s=99.5)
+    started = serving(name, created_s=created_s, served_s=served_s)
+    decision, _ = decide(parse_policy("queue:4"), fleet(started, other, now_s=100.0), state)
+    assert decision.cold_starts_s == pytest.approx((*starts_s, *((0.5,) if looked_s >= 40.0 else ())))
 
 
 def test_cold_starts_are_measured_once_and_only_where_they_were_seen():

@@ -106,6 +106,16 @@ def test_the_two_forms_of_the_tolerance_differ_at_exactly_one_tenth_above():
         assert not distance.within(usage_ratio)
 
 
+@pytest.mark.parametrize("by_distance", [False, True])
+def test_the_edges_are_within(by_distance):
+    """A half either way, which float64 has exactly."""
+    half = Tolerance(0.5, 0.5, by_distance)
+    assert half.within(0.5)
+    assert half.within(1.5)
+    assert not half.within(0.4999)
+    assert not half.within(1.5001)
+
+
 def test_each_direction_has_its_own_tolerance():
     """A wide one upwards does not widen the other."""
     tolerance = Tolerance(down=0.0, up=2.0)

@@ -33,6 +33,8 @@ def test_half_way_through_a_bucket():
         (1.0, BOUNDS, (2, 4, 4, 4, 4), 0.5),
         (-0.1, BOUNDS, (2, 4, 4, 4, 4), -INF),
         (1.1, BOUNDS, (2, 4, 4, 4, 4), INF),
+        (0.25, (2.0, INF), (5, 10), 1.0),  # two buckets are enough
+        (0.0, (0.0, 1.0, INF), (0, 5, 10), 0.0),  # a first bound of 0, and nothing in it
     ],
 )
 def test_the_edges(quantile, bounds, counts, value):
@@ -44,6 +46,7 @@ def test_the_edges(quantile, bounds, counts, value):
     ("quantile", "bounds", "counts"),
     [
         (0.9, BOUNDS, (0, 0, 0, 0, 0)),
+        (0.9, (-1.0, INF), (0, 0)),
         (0.9, (0.5, 1.0), (1, 2)),
         (0.9, (INF,), (3,)),
         (0.9, (), ()),

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from infscale.core.checks import check_policy
 from infscale.core.grammar import parse_policy
 from infscale.core.layer import decide
 from infscale.core.memory import AT_ONCE, ScaleState
+from infscale.core.observation import Pod
+from infscale.core.policy import Controller
 from infscale.core.replicas import Held, Phase, Replica
 from infscale.core.scaling import Goal, MetricName, ScalePolicy
+from infscale.core.signals import pods_of
 from infscale.errors import PolicyError
 from tests.core.workload import fleet, serving
 
@@ -50,13 +56,46 @@ def test_kv_is_the_average_over_the_replicas_that_reported():
     assert desired("kv:50", *kv(0.1, 0.1, 0.1), SILENT) == 2
     assert desired("kv:50", *kv(0.9, 0.7), STARTING) == 3  # capacity on the way: 160 % over three
     assert desired("kv:50", *kv(1.0, 1.0), STARTING) == 4
+    assert desired("kv:50", *kv(0.1, 0.1), STARTING) == 1  # and no reason to stay: 20 % over two
     assert desired("kv:50", *kv(None, None)) == 2
+
+
+@pytest.mark.parametrize(("version", "count"), [((1, 32), 11), ((1, 33), 10)])
+def test_the_controller_that_is_matched_is_the_policys(version, count):
+    """11 requests on ten replicas at a target of 1: at the very edge of the tolerance."""
+    policy = replace(parse_policy("queue:1"), controller=Controller(version=version))
+    assert decide(policy, fleet(serving("a", 11.0), spec=10), AT_ONCE)[0].desired == count
+
+
+@pytest.mark.parametrize("nothing", [math.nan, math.inf, -0.1, 2.0**53])
+def test_what_is_no_share_is_no_value(nothing):
+    """NaN, infinite, negative and impossibly large shares are holes: the count stays, or the others decide."""
+    assert desired("kv:50", *kv(nothing, nothing)) == 2
+    assert desired("cpu:60", *cpu(nothing, nothing)) == 2
+    assert desired("kv:50", *kv(0.9, 0.9, nothing)) == 4
+    assert desired("cpu:60", *cpu(1.2, 1.2, nothing)) == 4
+
+
+def test_replicas_as_pods():
+    """Where a goal is measured on Pods; each asks for one core."""
+    replicas = (serving("a"), SILENT, STARTING, Replica("d", Phase.DRAINING))
+    core = (("engine", 1000),)
+    pods = (
+        Pod("a", requests_milli=core),
+        Pod("s", requests_milli=core),
+        Pod("n", phase="Pending", requests_milli=core),
+        Pod("d", deleting=True, requests_milli=core),
+    )
+    for policy in ("kv:50", "queue:4+cpu:60"):
+        assert pods_of(parse_policy(policy), replicas) == pods
+    assert pods_of(parse_policy("queue:4+ttft:1"), replicas) == ()
 
 
 def test_kv_of_draining_replicas_does_not_count():
     """They leave, and their cache with them."""
     leaving = Replica("d", Phase.DRAINING, inflight=9.0, kv=1.0)
     assert desired("kv:50", *kv(0.5, 0.5), leaving) == 2
+    assert desired("kv:50", *kv(0.1, 0.1), leaving) == 1
 
 
 def test_cpu_is_the_utilisation_of_the_requests():
@@ -103,6 +142,13 @@ def test_at_zero_without_an_activator_the_load_is_an_explicit_zero():
     assert (decision.inflight, decision.demand, decision.desired, decision.coverage) == (0.0, 0.0, 0, 1.0)
     decision, _ = decide(parse_policy("queue:4,min=0"), fleet(spec=0, held=Held(None)), AT_ONCE)
     assert (decision.inflight, decision.demand, decision.desired, decision.reason) == (None, None, 0, "no_samples")
+
+
+@pytest.mark.parametrize("look_at", [fleet(SILENT, spec=0), fleet(spec=0, failure="refused")])
+def test_at_zero_what_should_answer_and_does_not_is_no_zero(look_at):
+    """A replica that is still there and silent, or a source that failed."""
+    decision, _ = decide(parse_policy("queue:4,min=0"), look_at, AT_ONCE)
+    assert (decision.inflight, decision.desired, decision.reason) == (None, 0, "no_samples")
 
 
 def test_a_large_backlog_at_zero_is_more_than_one():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,29 +32,49 @@ def test_through_json_and_back_changes_nothing(state):
     assert from_json(json.loads(json.dumps(to_json(state), allow_nan=False))) == state
 
 
-@pytest.mark.parametrize(
-    ("change", "place"),
-    [
-        ({"version": 2}, "f.json.version: 2"),
-        ({"version": True}, "f.json.version: True"),
-        ({"recommendations": 3}, "f.json.recommendations: int"),
-        ({"recommendations": [3]}, "f.json.recommendations[0]: int"),
-        ({"recommendations": [{"replicas": 3}]}, "f.json.recommendations[0]: has replicas"),
-        ({"recommendations": [{"replicas": 1.5, "time_s": 0}]}, "f.json.recommendations[0].replicas: 1.5"),
-        ({"scale_up_events": [{"change": 2**40, "time_s": 0}]}, "f.json.scale_up_events[0].change"),
-        ({"scale_up_events": [{"change": 1, "time_s": float("nan")}]}, "f.json.scale_up_events[0].time_s: nan"),
-        ({"scale_down_events": [{"change": 1, "time_s": "now"}]}, "f.json.scale_down_events[0].time_s: 'now'"),
-        ({"scale_down_events": None}, "f.json.scale_down_events: NoneType"),
-        ({"scaled_to_zero": 1}, "f.json.scaled_to_zero: 1"),
-        ({"extra": 1}, "f.json: 'extra' is unknown"),
-    ],
-)
+def test_the_largest_numbers_are_read():
+    """A count of 2^31-1 and the last instant of float64."""
+    state = State((Recommendation(MAX_INT32, sys.float_info.max),), (ScaleEvent(0, -sys.float_info.max),))
+    assert from_json(json.loads(json.dumps(to_json(state)))) == state
+
+
+FOREIGN: list[tuple[dict[str, Any], str]] = [
+    ({"version": 2}, "f.json.version: 2"),
+    ({"version": True}, "f.json.version: True"),
+    ({"recommendations": 3}, "f.json.recommendations: int"),
+    ({"recommendations": [3]}, "f.json.recommendations[0]: int"),
+    ({"recommendations": [{}]}, "f.json.recommendations[0]: has nothing"),
+    ({"recommendations": [{"replicas": 3}]}, "f.json.recommendations[0]: has replicas"),
+    ({"recommendations": [{"replicas": 1.5, "time_s": 0}]}, "f.json.recommendations[0].replicas: 1.5"),
+    ({"scale_up_events": [{"change": 2**40, "time_s": 0}]}, "f.json.scale_up_events[0].change"),
+    ({"scale_up_events": [{"change": 1, "time_s": float("nan")}]}, "f.json.scale_up_events[0].time_s: nan"),
+    ({"scale_down_events": [{"change": 1, "time_s": "now"}]}, "f.json.scale_down_events[0].time_s: 'now'"),
+    ({"scale_down_events": None}, "f.json.scale_down_events: NoneType"),
+    ({"scaled_to_zero": 1}, "f.json.scaled_to_zero: 1"),
+    ({"extra": 1}, "f.json: 'extra' is unknown"),
+]
+
+
+@pytest.mark.parametrize(("change", "place"), FOREIGN)
 def test_what_was_not_written_by_the_core_is_refused(change, place):
     """The error points at the part that is wrong."""
     with pytest.raises(StateError) as refused:
         from_json({**to_json(State()), **change}, "f.json")
     assert str(refused.value).startswith(place)
     assert "\n" not in str(refused.value)
+
+
+def test_each_fault_as_a_person_reads_it(golden):
+    """The whole line for each value above, and for each part that is missing."""
+    good = to_json(State())
+    values = [{**good, **change} for change, _ in FOREIGN]
+    values += [{name: value for name, value in good.items() if name != key} for key in good]
+    lines = []
+    for value in (*values, None):
+        with pytest.raises(StateError) as refused:
+            from_json(value)
+        lines.append(f"{refused.value}\n")
+    golden("state-faults-hpa.txt", "".join(lines))
 
 
 @pytest.mark.parametrize("data", [None, [], "state", {}])

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 
+from infscale.core.decision import Proposal
+from infscale.core.demand import look
 from infscale.core.grammar import parse_policy
 from infscale.core.layer import decide
 from infscale.core.memory import AT_ONCE, Memory
+from infscale.core.numbers import Tolerance
 from infscale.core.replicas import Buckets, Phase, Replica
 from infscale.core.scale_decision import ScaleDecision
-from infscale.core.ttft import added, worst_first
+from infscale.core.ttft import added, propose_ttft, worst_first
 from tests.core.workload import fleet, serving
 
 BOUNDS = (0.25, 0.5, 1.0, 2.5, math.inf)
@@ -54,12 +58,17 @@ def test_the_first_look_recommends_nothing():
     """There is nothing to take the difference from, and nothing falls."""
     decision = looks("ttft:0.5", four(HALF_WAY))
     assert (decision.desired, decision.reason) == (4, "no_samples")
+    assert decision.steps[0].words == "ttft: no replica has a second read of its histogram"
 
 
 def test_no_new_request_is_no_recommendation():
     """Alone the count stays; beside the queue, the queue decides, also down."""
     decision = looks("ttft:0.5", four(BEFORE), four(BEFORE))
     assert (decision.desired, decision.reason) == (4, "no_samples")
+    assert [step.words for step in decision.steps] == [
+        "ttft: no new request since the last read",
+        "4 is held: no metric gives a recommendation",
+    ]
     assert looks("ttft:0.5+queue:4", four(BEFORE), four(BEFORE)).desired == 1
 
 
@@ -71,6 +80,41 @@ def test_a_bucket_that_went_down_is_a_restart():
     short = (110.0, 201.0, 202.0, 202.0, 202.0)
     layouts, telling = added(four(short)[:1], {"r0": Memory(ttft=four(BEFORE)[0].ttft)})
     assert (layouts[BOUNDS], telling) == (short, 1)
+
+
+def test_only_a_replica_with_a_read_before_can_tell():
+    """One that is new, one whose histograms are new and one that gives none are passed over, whatever their order."""
+    seen = (replica("new", HALF_WAY), replica("marks", HALF_WAY), serving("none", 1.0), *four(HALF_WAY)[:1])
+    before = {"marks": Memory(), "none": Memory(ttft=four(BEFORE)[0].ttft), "r0": Memory(ttft=four(BEFORE)[0].ttft)}
+    assert added(seen, before) == ({BOUNDS: (10.0, 18.0, 20.0, 20.0, 20.0)}, 1)
+
+
+def test_a_layout_that_is_new_counts_from_nothing():
+    """A second model that was loaded since the last read."""
+    both = replica("a", HALF_WAY), replica("a", (1.0, 4.0, 4.0), bounds=OTHER)
+    now = serving("a", 1.0, ttft=(*both[0].ttft, *both[1].ttft))
+    layouts, telling = added([now], {"a": Memory(ttft=replica("a", BEFORE).ttft)})
+    assert (layouts, telling) == ({BOUNDS: (10.0, 18.0, 20.0, 20.0, 20.0), OTHER: (1.0, 4.0, 4.0)}, 1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "current", "starting", "proposal"),
+    [
+        (0.75, 4, 0, Proposal(6, False, "a ratio of 1.5, proposes 6", 750)),
+        (0.75, 2, 1, Proposal(2, False, "a ratio of 1.5, proposes 2", 750)),  # one carries it all: two are enough
+        (1.5, 2, 1, Proposal(3, False, "a ratio of 3, proposes 3", 1500)),
+        (1.5, 1, 1, Proposal(3, False, "a ratio of 3, proposes 3", 1500)),  # asked for one less meanwhile
+        (0.53, 4, 0, Proposal(4, True, "a ratio of 1.06, keeps 4 (within the tolerance)", 530)),
+        (0.2, 4, 0, Proposal(2, False, "a ratio of 0.4, proposes 2", 200)),
+    ],
+)
+def test_the_proposal_with_its_numbers(seconds, current, starting, proposal):
+    """Count, tolerance, words and the value in thousandths; starting replicas do not multiply."""
+    starts = [Replica(f"n{n}", Phase.STARTING) for n in range(starting)]
+    view = look(fleet(serving("a"), *starts))
+    words = f"ttft: {seconds} s over 0.5 s at a count of {current} is {proposal.words}"
+    tolerance = Tolerance(0.1, 0.1)
+    assert propose_ttft(seconds, 0.5, tolerance, current, view, 1) == replace(proposal, words=words)
 
 
 def test_layouts_are_never_merged_and_the_worst_counts():

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
+from infscale.core.decision import Invalid, Proposal, Reason
 from infscale.core.grammar import parse_policy
 from infscale.core.layer import decide
 from infscale.core.memory import AT_ONCE, Mark, ScaleState
 from infscale.core.replicas import Phase, Replica
 from infscale.core.scale_decision import ScaleDecision
-from infscale.core.work import MOST_LEARNED, marked, rate_of
+from infscale.core.work import MOST_LEARNED, Load, mark_of, marked, propose_work, rate_of
 from tests.core.workload import fleet, serving
 
 
@@ -65,6 +68,17 @@ def test_a_silent_replica_counts_as_at_its_share():
     assert run("work:1000", [85.0] * 3, silent=2)[0].desired == 3
 
 
+def test_the_proposal_with_its_numbers():
+    """160 tokens/s of two and 85 assumed of the third, over 85 each."""
+    words = "work: 245 tokens/s over 0.85 of 100 per replica, proposes 3"
+    assert propose_work(Load(160.0, 2, 3, 2), 100.0) == Proposal(3, False, words, 0)
+    assert propose_work(Load(160.0, 2, 3, 2), None) is None
+    assert propose_work(Load(0.0, 0, 3, 3), 100.0) == Invalid(
+        Reason.NO_SAMPLES, "work: no replica has a second read of the token counters"
+    )
+    assert propose_work(Load(0.0, 0, 3, 0), 100.0) == Invalid(Reason.NO_SAMPLES, "work: no replica has token counters")
+
+
 def test_prompt_tokens_have_a_weight():
     """1,000 prompt tokens per second are 100 with the usual weight of 0.1."""
     both = (Mark(0.0, 0.0, 0.0, False), Mark(60.0, 6000.0, 60000.0, False))
@@ -81,6 +95,66 @@ def test_the_rate_is_that_of_about_the_last_minute():
     assert rate_of(marks((0.0, 0.0, False)), 0.1) is None
 
 
+@pytest.mark.parametrize(
+    ("reads", "kept"),
+    [
+        ((0, 15, 15), [0, 15]),  # a second look at one instant replaces the first
+        ((0, 12, 20), [0, 12, 20]),
+        ((0, 11.9, 20), [0, 20]),
+        ((0, 1, 2), [0, 2]),
+        ((0, 15, 30, 45, 60, 75), [15, 30, 45, 60, 75]),  # 15 is 60 s old, so 0 is not needed
+        ((0, 15, 30, 45, 60, 74), [0, 15, 30, 45, 60, 74]),
+        ((0, 15, 100), [15, 100]),
+        ((0, 100), [0, 100]),
+    ],
+)
+def test_which_reads_are_kept(reads, kept):
+    """At least 12 s apart but for the latest, back to the youngest that is 60 s old, which is the first."""
+    rows = marks(*((float(time_s), 10.0 * index, False) for index, time_s in enumerate(reads)))
+    assert [mark.time_s for mark in rows] == kept
+    assert rows[-1].generation_tokens == 10.0 * (len(reads) - 1)
+
+
+@pytest.mark.parametrize(
+    ("counters", "mark"),
+    [
+        ({"generation_tokens": 5.0, "prompt_tokens": 7.0}, Mark(9.0, 5.0, 7.0, True)),
+        ({"prompt_tokens": 7.0}, Mark(9.0, 0.0, 7.0, True)),
+        ({"generation_tokens": math.nan, "prompt_tokens": 7.0}, Mark(9.0, 0.0, 7.0, True)),
+        ({"generation_tokens": 5.0, "prompt_tokens": -1.0}, Mark(9.0, 5.0, 0.0, True)),
+        ({"generation_tokens": 5.0, "waiting": 0.0}, Mark(9.0, 5.0, 0.0, False)),
+        ({"generation_tokens": 5.0, "waiting": None}, Mark(9.0, 5.0, 0.0, False)),
+        ({"generation_tokens": math.inf}, None),
+        ({}, None),
+    ],
+)
+def test_the_counters_of_a_read(counters, mark):
+    """Either counter will do; one that is no number counts as not told."""
+    assert mark_of(serving("a", 1.0, **{"waiting": 0.5, **counters}), 9.0) == mark
+
+
+@pytest.mark.parametrize(("seconds", "learned"), [(10.0, (40.0,)), (9.9, ())])
+def test_a_rate_over_less_than_10_s_is_not_learned(seconds, learned):
+    """It may be one batch."""
+    state = AT_ONCE
+    for now_s in (100.0, 100.0 + seconds):
+        busy = serving("a", 5.0, waiting=2.0, generation_tokens=(now_s - 100.0) * 40)
+        _, state = decide(parse_policy("work:learned"), fleet(busy, now_s=now_s), state)
+    assert state.learned == pytest.approx(learned)
+
+
+@pytest.mark.parametrize(("between", "now"), [(True, True), (True, False), (False, True), (False, False)])
+def test_a_read_that_gives_way_leaves_whether_requests_waited(between, now):
+    """Only where they waited at it and at the one after it did they wait all the time."""
+    assert marks((0, 0, True), (5, 10, between), (10, 20, now))[-1].waiting is (between and now)
+
+
+def test_the_rate_is_that_between_the_first_and_the_last_read():
+    """600 generated and 600 prompt tokens in 60 s, whatever was between."""
+    reads = (Mark(0.0, 100.0, 50.0, False), Mark(30.0, 600.0, 60.0, False), Mark(60.0, 700.0, 650.0, False))
+    assert rate_of(reads, 0.1) == pytest.approx(11.0)
+
+
 def test_a_counter_that_fell_begins_anew():
     """A restart: the rate is that since then."""
     kept = marks((0.0, 900.0, False), (15.0, 1800.0, False), (30.0, 30.0, False), (45.0, 60.0, False))
@@ -94,6 +168,7 @@ def test_the_capacity_is_learned_where_requests_wait():
     assert decision.desired == 3  # 900 over 0.85 * 500
     decision, state = run("work:learned", [400.0, 500.0])
     assert (decision.desired, decision.reason, state.learned) == (2, "no_samples", ())
+    assert decision.steps[0].words == "work: the capacity of a replica is not learned yet"
     assert run("work:learned+queue:4", [400.0, 500.0])[0].desired == 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from infscale.core.grammar import parse_policy
 from infscale.core.layer import decide
 from infscale.core.memory import AT_ONCE
-from infscale.core.replicas import Fleet, Held, Phase, Replica
+from infscale.core.replicas import Buckets, Fleet, Held, Phase, Replica
 from infscale.core.scale_decision import ScaleDecision
 from tests.core.workload import fleet, serving
 
@@ -121,9 +122,19 @@ def test_a_restart_is_no_activity_unless_it_served_since():
     assert decision.desired == 0
     seen = fleet(serving("a", generation_tokens=60.0), serving("b", generation_tokens=5.0), now_s=75.0)
     _, state = decide(POLICY, seen, state)
-    restarted = fleet(serving("a", generation_tokens=7.0), serving("b", generation_tokens=5.0), now_s=90.0)
-    _, state = decide(POLICY, restarted, state)
-    assert state.last_activity_s == 90.0
+    for counters in ({"generation_tokens": 1.0}, {"generation_tokens": 0.0, "prompt_tokens": 1.0}):
+        restarted = fleet(serving("a", **counters), serving("b", generation_tokens=5.0), now_s=90.0)
+        assert decide(POLICY, restarted, state)[1].last_activity_s == 90.0
+
+
+def test_counters_that_come_or_go_are_no_activity():
+    """An engine counts from its first request on; a histogram beside them tells nothing of idleness."""
+    policy = parse_policy("queue:4+ttft:1,min=0,cooldown=60,downwindow=0")
+    state = AT_ONCE
+    for step, tokens in enumerate((None, None, 5.0, 5.0, None)):
+        seen = serving("a", generation_tokens=tokens, ttft=(Buckets((1.0, math.inf), (1.0, 2.0)),))
+        decision, state = decide(policy, fleet(seen, now_s=15.0 * step), state)
+    assert (decision.desired, decision.reason) == (0, "idle_to_zero")
 
 
 def test_a_count_above_zero_is_never_zero_without_the_cooldown():

@@ -37,7 +37,7 @@ def check_policy(policy: ScalePolicy) -> None:
     """Refuse a policy with a number out of its bounds, or that contradicts itself.
 
     Raises:
-        PolicyError: the first fault, as `policy: max: 2 is below the minimum of 3`.
+        PolicyError: the first fault, as `policy: max: the maximum 2 is below the minimum 3`.
     """
     for fault in faults(policy):
         raise PolicyError(f"policy: {fault.key}: {fault.words}")
@@ -50,8 +50,7 @@ def faults(policy: ScalePolicy) -> Iterator[Fault]:
     for key, value in settings.items():
         yield from _setting(key, value)
     if policy.max_replicas < policy.min_replicas:
-        key = "max" if "max" in settings else "min"
-        yield Fault(key, f"the maximum {policy.max_replicas} is below the minimum {policy.min_replicas}")
+        yield Fault("max", f"the maximum {policy.max_replicas} is below the minimum {policy.min_replicas}")
     yield from _zero(policy)
     for key in _BEYOND_HPA:
         if policy.plain and key in settings:

@@ -28,13 +28,13 @@ class Differences:
     Attributes:
         load: tokens per second.
         ttft: what came to the TTFT histograms, by layout, and how many replicas could tell.
-        idle: whether it is certain that nothing is asked of the workload.
+        idle_s: for how long nothing was asked of the workload; None where that is not certain, or does not matter.
         cold_starts_s: the starts that ended since the last look.
     """
 
     load: Load
     ttft: tuple[Layouts, int]
-    idle: bool
+    idle_s: float | None
     cold_starts_s: tuple[float, ...]
 
 
@@ -48,18 +48,20 @@ def remember(policy: ScalePolicy, fleet: Fleet, view: View, state: ScaleState) -
     after = _memories(fleet, before, tokens=tokens, histograms=histograms) if tokens or histograms else {}
     ttft = added(view.serving, before) if histograms else ({}, 0)
     idle = to_zero and is_idle(view, before, after)
+    active_s = last_activity_s(fleet, state, idle=idle)
     starts_s = _cold_starts_s(fleet, view, state)
     state = replace(
         state,
         evaluated_s=fleet.now_s,
-        last_activity_s=last_activity_s(fleet, state, idle=idle) if to_zero else state.last_activity_s,
+        last_activity_s=active_s if to_zero else state.last_activity_s,
         replicas=after,
         starting=tuple([replica.name for replica in view.starting]),
         cold_starts_s=(*state.cold_starts_s, *starts_s)[-MOST_COLD_STARTS:],
     )
     if tokens:
         state = replace(state, learned=learned(policy, view, state, fleet.now_s))
-    return state, Differences(load_of(policy, view, after, fleet.now_s), ttft, idle, starts_s)
+    idle_s = fleet.now_s - active_s if idle else None
+    return state, Differences(load_of(policy, view, after, fleet.now_s), ttft, idle_s, starts_s)
 
 
 def _memories(fleet: Fleet, before: Mapping[str, Memory], *, tokens: bool, histograms: bool) -> dict[str, Memory]:

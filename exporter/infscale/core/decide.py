@@ -159,8 +159,8 @@ def from_outcomes(policy: Policy, current: int, outcomes: Sequence[Proposal | In
     """What the metrics propose together (never below 0), one outcome for each metric of the policy."""
     chosen = largest(tuple(outcomes), current)
     if isinstance(chosen, Invalid):
-        faulty = [m.source for m, out in zip(policy.metrics, outcomes, strict=True) if isinstance(out, Invalid)]
-        cause = _FAILED[faulty[0]] if faulty else "InvalidMetricSourceType"
+        faulty = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, Invalid)]
+        cause = _FAILED[policy.metrics[faulty[0]].source] if faulty else "InvalidMetricSourceType"
         step = Step("metrics", current, current, chosen.reason, chosen.words)
         return Proposed((step,), Condition("ScalingActive", False, cause), counts=False)
     proposal = max(0, chosen.replicas)

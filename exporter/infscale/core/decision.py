@@ -70,7 +70,7 @@ class Step:
     """What one step made of the count.
 
     Attributes:
-        name: `zero`, `bounds`, `metrics`, `stabilise`, `limit`.
+        name: `zero`, `bounds`, `metrics`, `stabilise`, `limit`, or one of those that `layer.decide` adds.
         before, after: the count going in and coming out.
         reason: why it changed the count or, where it did not, why it holds it; None where it has nothing to say.
         words: the same for a person, with the numbers.

@@ -18,6 +18,9 @@ from infscale.core.scaling import MetricName
 STALE = "stale"
 """The engine's state in which its values no longer move: nothing scales down on it."""
 
+COUNT_LIMIT = 2.0**53
+"""From here on a value is no count, as in `infscale.reading`: a sum over any fleet stays finite."""
+
 Read = Callable[[Replica], float | None]
 
 REQUESTS: dict[MetricName, Read] = {
@@ -121,10 +124,13 @@ def look(fleet: Fleet) -> View:
 
 
 def demand_of(metric: MetricName, target: float, view: View) -> Demand:
-    """The demand in one of the request metrics; a serving replica that does not tell it is a hole like a silent one."""
+    """The demand in one of the request metrics; a serving replica that does not tell it is a hole like a silent one.
+
+    A target beyond every count is one of COUNT_LIMIT.
+    """
     values = values_of(view.serving, REQUESTS[metric])
     held = view.held if metric in _WITH_HELD else 0.0
-    return Demand(metric, math.fsum(values), len(values), view.expected, target, held)
+    return Demand(metric, math.fsum(values), len(values), view.expected, min(target, COUNT_LIMIT), held)
 
 
 def fill(known: float, missing: int, target: float, expected: int) -> float:
@@ -132,17 +138,15 @@ def fill(known: float, missing: int, target: float, expected: int) -> float:
 
     Where the others alone ask for more than that, they alone count: a hole is never a reason to add a replica.
     """
-    if missing == 0 or known >= target * expected:
-        return known
-    return min(known + target * missing, target * expected)
+    return max(known, min(known + target * missing, target * expected))
 
 
 def values_of(replicas: Iterable[Replica], read: Read) -> list[float]:
-    """The values that replicas gave; NaN, infinite and negative ones are none."""
-    # `usable`, written out: this runs for each of 1,000 replicas.
-    return [value for value in map(read, replicas) if value is not None and 0.0 <= value < math.inf]
+    """The values that replicas gave, as far as they are `usable`."""
+    # Written out: this runs for each of 1,000 replicas.
+    return [value for value in map(read, replicas) if value is not None and 0.0 <= value < COUNT_LIMIT]
 
 
 def usable(value: float | None) -> TypeGuard[float]:
-    """Whether it is a value at all: not None, NaN, infinite or negative."""
-    return value is not None and 0.0 <= value < math.inf
+    """Whether it is a value at all: not None, NaN, negative, infinite or as large."""
+    return value is not None and 0.0 <= value < COUNT_LIMIT

@@ -57,7 +57,7 @@ class Part:
     whole: str
     start: int = 0
 
-    def cut(self, start: int, end: int) -> Part:
+    def cut(self, start: int = 0, end: int | None = None) -> Part:
         """The piece from `start` to `end`, without blanks around it."""
         piece = self.text[start:end]
         blanks = len(piece) - len(piece.lstrip())
@@ -65,15 +65,18 @@ class Part:
 
     def split(self, separator: str) -> list[Part]:
         """The pieces between the separators (one character)."""
-        marks = [index for index, character in enumerate(self.text) if character == separator]
-        return [self.cut(a, b) for a, b in zip([0, *(m + 1 for m in marks)], [*marks, len(self.text)], strict=True)]
+        pieces, start = [], 0
+        for text in self.text.split(separator):
+            pieces.append(self.cut(start, start + len(text)))
+            start += len(text) + 1
+        return pieces
 
     def partition(self, separator: str) -> tuple[Part, Part | None]:
         """The piece before the first separator, and the one behind it or None where there is no separator."""
         mark = self.text.find(separator)
         if mark < 0:
-            return self.cut(0, len(self.text)), None
-        return self.cut(0, mark), self.cut(mark + 1, len(self.text))
+            return self.cut(), None
+        return self.cut(end=mark), self.cut(mark + 1)
 
     def error(self, words: str) -> PolicyError:
         """The fault to raise for this piece: one line that points at it."""
@@ -88,7 +91,7 @@ def shown(text: str) -> str:
 
 def allowed(word: str, known: Collection[str]) -> str:
     """The end of an error on an unknown word: the nearest right one, and all that are allowed."""
-    near = difflib.get_close_matches(word.lower(), [str(name) for name in known], n=1, cutoff=0.6)
+    near = difflib.get_close_matches(word.lower(), [str(name) for name in known])
     mean = f"did you mean {near[0]!r}? " if near else ""
     return f"{mean}allowed are {', '.join(known)}"
 
@@ -110,16 +113,15 @@ def parse_form(text: str, forms: Mapping[str, Callable[[Part], T]]) -> ScalePoli
         forms: a reader for each first word (`static`); it gets what follows the colon (`2`), or an empty part.
     """
     part = _whole_text(text)
-    mark = re.search("[:,]|$", part.text)
-    end = mark.start() if mark else len(part.text)
-    word = part.cut(0, end).text
+    end = len(re.split("[:,]", part.text, maxsplit=1)[0])
+    word = part.cut(end=end).text
     if word in forms:
-        return forms[word](part.cut(end + (part.text[end : end + 1] == ":"), len(part.text)))
+        return forms[word](part.cut(end + (part.text[end : end + 1] == ":")))
     return _scale_policy(part, tuple(forms))
 
 
 def _whole_text(text: str) -> Part:
-    part = Part(text, text).cut(0, len(text))
+    part = Part(text, text).cut()
     if not part.text:
         raise PolicyError("the policy is empty: expected METRIC:TARGET, as queue:24")
     return part
@@ -130,7 +132,7 @@ def _scale_policy(part: Part, forms: tuple[str, ...]) -> ScalePolicy:
     head, tail = first.partition(":")
     plain = head.text == "hpa" and tail is not None
     metrics = tail if plain and tail is not None else first
-    heads = (*_METRICS, *forms) if plain else (*_METRICS, "hpa", *forms)
+    heads = (*_METRICS, "hpa", *forms)
     places: dict[str, Part] = {}
     goals = []
     for index, piece in enumerate(metrics.split("+")):
@@ -138,16 +140,9 @@ def _scale_policy(part: Part, forms: tuple[str, ...]) -> ScalePolicy:
         places[goals[-1].metric] = piece
     settings = read_settings(rest.split(",") if rest else [], places)
     policy = policy_of(tuple(goals), settings, plain=plain)
-    for fault in faults(policy):
-        raise _place(fault.key, places, part).error(fault.words)
+    for fault in faults(policy):  # numbers were held against their bounds where they stand: what is left is of one key
+        raise places[fault.key].error(fault.words)
     return policy
-
-
-def _place(key: str, places: Mapping[str, Part], part: Part) -> Part:
-    """Where a fault of a key stands; a short key may have given it."""
-    short = [name for name, (direction, _) in SHORT.items() if direction == key]
-    names = (key, *short, "tolerance") if key.endswith("tolerance") else (key, *short)
-    return next((places[name] for name in names if name in places), part)
 
 
 def read_goal(part: Part, names: Collection[str] = _METRICS) -> Goal:
@@ -173,7 +168,7 @@ def read_settings(parts: list[Part], places: dict[str, Part]) -> dict[str, Value
         if key.text in places:
             raise key.error(f"given twice, first at character {places[key.text].start + 1}")
         places[key.text] = part
-        given.append((key.text, _value(key.text, value or part.cut(len(part.text), len(part.text)))))
+        given.append((key.text, _value(key.text, value or part.cut(len(part.text)))))
     return spread(given)
 
 
@@ -195,7 +190,7 @@ def _scaling_policy(part: Part) -> ScalingPolicy:
         raise part.error(f"expected {SCALING_POLICY}")
     percent = change.text.endswith("%")
     kind = PolicyType.PERCENT if percent else PolicyType.PODS
-    value = read_number(change.cut(0, len(change.text) - percent), CHANGE[kind])
+    value = read_number(change.cut(end=len(change.text) - percent), CHANGE[kind])
     return ScalingPolicy(kind, int(value), int(read_number(period, PERIOD, "a period: ")))
 
 
@@ -225,7 +220,7 @@ def policy_text(policy: ScalePolicy) -> str:
     for short, (direction, kind) in SHORT.items():
         value, _, period = settings.get(direction, "").partition("/")
         if period == str(SHORT_PERIOD_S) and value.endswith("%") == (kind is PolicyType.PERCENT):
-            settings[short] = value.rstrip("%")
+            settings[short] = value.removesuffix("%")
             del settings[direction]
     return ",".join([goals_text(policy), *(f"{key}={settings[key]}" for key in KEYS if key in settings)])
 

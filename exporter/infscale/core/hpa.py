@@ -74,7 +74,9 @@ def _average_value(
         return replicas
     per_pod = _per_pod(usage, status_replicas)
     words = f"{milli_text(usage)} over {milli_text(metric.target)} per replica at a count of {status_replicas}"
-    return _proposal(metric, replicas, within, f"{words} is a ratio of {usage_ratio:.6g}", per_pod)
+    if status_replicas:
+        words += f" is a ratio of {usage_ratio:.6g}"
+    return _proposal(metric, replicas, within, words, per_pod)
 
 
 def _value(
@@ -126,8 +128,7 @@ def _per_pod_metric(
     if not observation.pods:
         return Invalid(Reason.ERROR, "no pods returned by selector while calculating replica count")
     samples = {sample.pod: sample for sample in measurement.pod_samples if sample.pod in values}
-    resource = metric.resource if metric.source is not Source.PODS else ""
-    groups = group_pods(observation.pods, samples, resource, observation.now_s, policy.controller)
+    groups = group_pods(observation.pods, samples, metric.resource, observation.now_s, policy.controller)
     dropped = {*groups.ignored, *groups.unready}
     counted = {pod: value for pod, value in values.items() if pod not in dropped}
     if not counted:
@@ -186,7 +187,7 @@ def _with_missing_pods(
     if isinstance(replicas, Invalid):
         return replicas
     within = policy.tolerance.within(second.ratio)
-    turned = first.ratio < 1.0 < second.ratio or first.ratio > 1.0 > second.ratio
+    turned = (first.ratio < 1.0) != (second.ratio < 1.0)
     against = (second.ratio < 1.0 and replicas > keep) or (second.ratio > 1.0 and replicas < keep)
     words += f", {second.ratio:.6g} with the others assumed"
     if within or turned or against:

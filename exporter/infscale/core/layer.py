@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from infscale.core.counters import Differences, remember
 from infscale.core.decide import Proposed, from_outcomes, record_change, settle
-from infscale.core.decision import Condition, Decision, Invalid, Proposal, Reason, Step, reason_of
+from infscale.core.decision import Decision, Invalid, Proposal, Reason, Step, reason_of
 from infscale.core.demand import View, demand_of, look
 from infscale.core.guard import guarded
 from infscale.core.hpa import largest
@@ -46,16 +46,14 @@ def decide(policy: ScalePolicy, fleet: Fleet, state: ScaleState) -> tuple[ScaleD
     view = look(fleet)
     state, seen = remember(policy, fleet, view, state)
     scene = _scene(policy, fleet, view, state, seen)
-    signals = tuple(
-        signal_of(goal, metric, scene) for goal, metric in zip(policy.goals, scene.hpa.metrics, strict=True)
-    )
+    signals = tuple(signal_of(goal, scene) for goal in policy.goals)
     if policy.lookahead_s:
-        samples = {goal.metric.value: signal.samples for goal, signal in zip(policy.goals, signals, strict=True)}
-        state = replace(state, samples={name: kept for name, kept in samples.items() if kept})
+        kept = {signal.demand.metric.value: signal.samples for signal in signals if signal.demand and signal.samples}
+        state = replace(state, samples=kept)
     answer = _answer(fleet, view, signals, seen)
     if fleet.spec_replicas is None:
         return answer, state
-    decision, hpa, state = _decided(scene, signals, state, idle=seen.idle)
+    decision, hpa, state = _decided(scene, signals, state, seen.idle_s)
     return (
         replace(
             answer,
@@ -80,7 +78,7 @@ def _scene(policy: ScalePolicy, fleet: Fleet, view: View, state: ScaleState, see
         view=view,
         observation=Observation(fleet.now_s, spec, status, (), pods_of(policy, fleet.replicas)),
         samples=state.samples,
-        ahead_s=0.0 if policy.plain else horizon_s(policy, state),
+        ahead_s=horizon_s(policy, state),
         ttft=seen.ttft,
         load=seen.load,
         knee=knee_of(policy, state.learned),
@@ -88,7 +86,7 @@ def _scene(policy: ScalePolicy, fleet: Fleet, view: View, state: ScaleState, see
 
 
 def _decided(
-    scene: Scene, signals: tuple[Signal, ...], state: ScaleState, *, idle: bool
+    scene: Scene, signals: tuple[Signal, ...], state: ScaleState, idle_s: float | None
 ) -> tuple[Decision, int, ScaleState]:
     """The decision, what a plain HPA would do, and what is remembered of both."""
     policy, current, now_s = scene.policy, scene.observation.spec_replicas, scene.observation.now_s
@@ -100,7 +98,7 @@ def _decided(
         plain, after = settle(scene.hpa, now_s, current, state.shadow, lambda: measured)
         shadow = compact(after.recommendations)
         decision, hpa = settle(scene.hpa, now_s, current, state.hpa, lambda: _layered(measured, scene, signals))
-        decision = _with_steps(decision, _later(scene, state, decision, idle=idle))
+        decision = _with_steps(decision, _later(scene, state, decision, idle_s))
     hpa = record_change(scene.hpa, hpa, now_s, current, decision.replicas)
     hpa = replace(hpa, recommendations=compact(hpa.recommendations))
     return decision, plain.replicas, replace(state, hpa=hpa, plain=shadow)
@@ -114,59 +112,59 @@ def _layered(measured: Proposed, scene: Scene, signals: tuple[Signal, ...]) -> P
     """
     current = scene.observation.spec_replicas
     steps = list(measured.steps)
-    stages = (("fill", [signal.filled for signal in signals]), ("lookahead", [signal.ahead for signal in signals]))
-    for name, outcomes in stages:
+    filled, ahead = [signal.filled for signal in signals], [signal.ahead or signal.filled for signal in signals]
+    for name, outcomes in (("fill", filled), ("lookahead", ahead)):
         recommended = tuple(outcome for outcome in outcomes if outcome is not None)
         if not recommended:
-            return _held(steps, current, Reason.NO_SAMPLES, "no metric gives a recommendation")
+            return _held(measured, steps, current, Reason.NO_SAMPLES, "no metric gives a recommendation")
         chosen = largest(recommended, current)
         if isinstance(chosen, Invalid):
-            return _held(steps, current, chosen.reason, chosen.words)
-        replicas = max(0, chosen.replicas)
-        if replicas != steps[-1].after:
+            return _held(measured, steps, current, chosen.reason, chosen.words)
+        before, replicas = steps[-1].after, chosen.replicas
+        if replicas != before:
             reason, words = _stage(name, signals, chosen)
-            steps.append(
-                Step(name, steps[-1].after, replicas, reason, f"{replicas} instead of {steps[-1].after}: {words}")
-            )
+            steps.append(Step(name, before, replicas, reason, f"{replicas} instead of {before}: {words}"))
     doubts = [f"{scene.view.stale[0]} is stale"] if scene.view.stale else []
     if scene.view.held_unknown:
         doubts.append("the activator did not answer")
     if doubts and steps[-1].after < current:
-        return _held(steps, current, Reason.PARTIAL_SAMPLES, f"{' and '.join(doubts)}, nothing falls on that")
-    return Proposed(tuple(steps), Condition("ScalingActive", True, "ValidMetricFound"))
+        return _held(measured, steps, current, Reason.PARTIAL_SAMPLES, f"{' and '.join(doubts)}, nothing falls on that")
+    return replace(measured, steps=tuple(steps), counts=True)
 
 
 def _stage(name: str, signals: tuple[Signal, ...], chosen: Proposal) -> tuple[Reason, str]:
     """Why a stage changed the proposal."""
     if name == "lookahead":
         return Reason.LOOKAHEAD, f"the projected demand: {chosen.words}"
-    missing = max((signal.demand.missing for signal in signals if signal.demand is not None), default=0)
-    if missing:
-        return Reason.PARTIAL_SAMPLES, f"{missing} replicas without a value count as at their target: {chosen.words}"
+    missing = [signal.demand.missing for signal in signals if signal.demand is not None]
+    if any(missing):
+        return (
+            Reason.PARTIAL_SAMPLES,
+            f"{max(missing)} replicas without a value count as at their target: {chosen.words}",
+        )
     return Reason.METRIC, f"the metrics that give a recommendation: {chosen.words}"
 
 
-def _held(steps: list[Step], current: int, reason: Reason, words: str) -> Proposed:
+def _held(measured: Proposed, steps: list[Step], current: int, reason: Reason, words: str) -> Proposed:
     """The count as it is, whatever was proposed."""
-    before = steps[-1].after
-    steps.append(Step("hold", before, current, reason, f"{current} is held: {words}"))
-    return Proposed(tuple(steps), Condition("ScalingActive", False, "Held"), counts=False, logged=True)
+    hold = Step("hold", steps[-1].after, current, reason, f"{current} is held: {words}")
+    return replace(measured, steps=(*steps, hold), counts=False, logged=True)
 
 
-def _later(scene: Scene, state: ScaleState, decision: Decision, *, idle: bool) -> tuple[Step, ...]:
+def _later(scene: Scene, state: ScaleState, decision: Decision, idle_s: float | None) -> tuple[Step, ...]:
     """The steps after the HPA's limits."""
     policy, current = scene.policy, scene.observation.spec_replicas
     if decision.steps[0].name in _AT_ONCE:
         return ()
-    steps: tuple[Step, ...] = ()
     replicas = decision.replicas
+    if policy.min_replicas == 0 and current == 0:
+        return from_zero(policy, scene.view, replicas)
+    steps: tuple[Step, ...] = ()
     if policy.guard is not None and replicas < current:
         steps = (guarded(policy.guard, scene.load, scene.knee, current, replicas),)
         replicas = steps[-1].after
-    if policy.min_replicas == 0 and current == 0:
-        steps += from_zero(policy, scene.view, replicas)
-    elif policy.min_replicas == 0:
-        steps += to_zero(policy, state, scene.observation.now_s, current, replicas, idle=idle)
+    if policy.min_replicas == 0:
+        steps += to_zero(policy, state, current, replicas, idle_s)
     return steps
 
 
@@ -179,7 +177,7 @@ def _with_steps(decision: Decision, later: tuple[Step, ...]) -> Decision:
 
 def _answer(fleet: Fleet, view: View, signals: tuple[Signal, ...], seen: Differences) -> ScaleDecision:
     """What is known without a decision: the sums and counts, and that nothing is recommended."""
-    demands = [signal.demand for signal in signals if signal.demand is not None]
+    demands = (signal.demand for signal in signals if signal.demand is not None)
     inflight = next((demand for demand in demands if demand.metric is MetricName.QUEUE), None)
     inflight = inflight or demand_of(MetricName.QUEUE, 0.0, view)
     measured = inflight.given or view.held or (fleet.spec_replicas == 0 and view.at_zero)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from infscale.core.decision import Condition, Reason, Step
 from infscale.core.numbers import MAX_INT32, MIN_INT32, int32, whole_toward_zero, whole_up
 from infscale.core.policy import Behavior, Policy, PolicyType, ScalingPolicy, ScalingRules, SelectPolicy
-from infscale.core.state import ScaleEvent, State
+from infscale.core.state import ScaleEvent, State, stored
 
 Events = tuple[ScaleEvent, ...]
 
@@ -28,9 +28,9 @@ def limit(policy: Policy, state: State, now_s: float, current: int, desired: int
         replicas, cause = without_behavior(policy, current, desired)
     else:
         replicas, cause = with_behavior(policy, policy.behavior, state, now_s, current, desired)
-    reason = _REASONS[cause] if replicas != desired else None
-    words = f"{replicas} instead of {desired}: {cause}" if replicas != desired else f"{desired}: {cause}"
-    return Step("limit", desired, replicas, reason, words), Condition("ScalingLimited", replicas != desired, cause)
+    limited = replicas != desired
+    words = f"{replicas} instead of {desired}: {cause}" if limited else f"{desired}: {cause}"
+    return Step("limit", desired, replicas, _REASONS[cause], words), Condition("ScalingLimited", limited, cause)
 
 
 def without_behavior(policy: Policy, current: int, desired: int) -> tuple[int, str]:
@@ -144,9 +144,4 @@ def store_event(events: Events, change: int, rules: ScalingRules, now_s: float) 
 
     Source: horizontal.go, `storeScaleEvent` and `markScaleEventsOutdated`.
     """
-    event = ScaleEvent(change, now_s)
-    period_s = longest_period_s(rules)
-    outdated = [index for index, old in enumerate(events) if now_s - old.time_s > period_s]
-    if not outdated:
-        return (*events, event)
-    return (*events[: outdated[-1]], event, *events[outdated[-1] + 1 :])
+    return stored(events, ScaleEvent(change, now_s), longest_period_s(rules))

@@ -6,14 +6,15 @@ of entries. `core.memory_json` writes and reads it, `core.layer` makes the next 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, chain
+from itertools import chain
 from typing import TypeVar
 
 from infscale.core.quantiles import percentile
 from infscale.core.replicas import Buckets
-from infscale.core.state import Recommendation, ScaleEvent, State
+from infscale.core.state import Log, Recommendation, ScaleEvent, State
 
 MOST_COLD_STARTS = 50
 FEWEST_COLD_STARTS = 3
@@ -90,7 +91,7 @@ class ScaleState:
     """
 
     hpa: State = field(default_factory=State)
-    plain: tuple[Recommendation, ...] | None = None
+    plain: Log | None = None
     evaluated_s: float | None = None
     last_activity_s: float | None = None
     samples: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)
@@ -145,7 +146,7 @@ def not_after(state: ScaleState, now_s: float) -> ScaleState:
     return _with_times(state, now_s, drop=False)
 
 
-def compact(log: tuple[Recommendation, ...] | None) -> tuple[Recommendation, ...] | None:
+def compact(log: Log | None) -> Log | None:
     """A log that grew long without what can no longer count: an entry between a later one as large and one as small.
 
     The later ones leave every window after it, so neither the largest nor the smallest of any window changes. A log of
@@ -153,15 +154,12 @@ def compact(log: tuple[Recommendation, ...] | None) -> tuple[Recommendation, ...
     """
     if log is None or len(log) <= MOST_LOG_ENTRIES:
         return log
-    newest_first = sorted(log, key=lambda entry: entry.time_s, reverse=True)
-    counts = [entry.replicas for entry in newest_first]
-    largest = [counts[0] - 1, *accumulate(counts, max)]
-    smallest = [counts[0] + 1, *accumulate(counts, min)]
-    kept = [
-        entry
-        for entry, high, low in zip(newest_first, largest, smallest, strict=False)
-        if entry.replicas > high or entry.replicas < low
-    ]
+    kept: list[Recommendation] = []
+    largest, smallest = -math.inf, math.inf
+    for entry in sorted(log, key=lambda entry: entry.time_s, reverse=True):
+        if entry.replicas > largest or entry.replicas < smallest:
+            kept.append(entry)
+        largest, smallest = max(largest, entry.replicas), min(smallest, entry.replicas)
     return tuple(reversed(kept))
 
 

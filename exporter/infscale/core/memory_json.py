@@ -6,6 +6,7 @@ error that points at the part that is wrong.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import astuple
 from itertools import pairwise
@@ -14,7 +15,7 @@ from typing import TypeVar
 from infscale.core import state as hpa_state
 from infscale.core.memory import MOST_READS, Mark, Memory, Read, Sample, ScaleState
 from infscale.core.replicas import Buckets
-from infscale.core.state import Json, Recommendation, State, finite, mapping
+from infscale.core.state import Json, finite, mapping
 from infscale.errors import StateError
 
 FORMAT = "infscale-state"
@@ -32,13 +33,12 @@ _T = TypeVar("_T")
 
 def to_json(state: ScaleState) -> Json:
     """The state as a JSON object with a format and a version; `from_json` reads it back unchanged."""
-    plain = None if state.plain is None else hpa_state.to_json(State(state.plain))["recommendations"]
     reads = {"reads": {name: list(astuple(read)) for name, read in state.reads.items()}} if state.reads else {}
     return {
         "format": FORMAT,
         "version": VERSION,
         "hpa": hpa_state.to_json(state.hpa),
-        "plain": plain,
+        "plain": hpa_state.log_to_json(state.plain),
         "evaluated_s": state.evaluated_s,
         "last_activity_s": state.last_activity_s,
         "samples": {name: [list(astuple(one)) for one in samples] for name, samples in state.samples.items()},
@@ -75,10 +75,9 @@ def from_json(data: object, where: str = "state") -> ScaleState:
     for key in table:
         if key not in (*_KEYS, *_OPTIONAL):
             raise StateError(f"{where}: {key!r:.60} is unknown: expected {', '.join((*_KEYS, *_OPTIONAL))}")
-    log = {**hpa_state.to_json(State()), "recommendations": table["plain"]}
     return ScaleState(
         hpa=hpa_state.from_json(table["hpa"], f"{where}.hpa"),
-        plain=_plain(log, where),
+        plain=hpa_state.log_from_json(table["plain"], f"{where}.plain"),
         evaluated_s=_instant(table["evaluated_s"], f"{where}.evaluated_s"),
         last_activity_s=_instant(table["last_activity_s"], f"{where}.last_activity_s"),
         samples=_table(table["samples"], f"{where}.samples", lambda data, at: _list(data, at, _sample)),
@@ -103,10 +102,6 @@ def _memory(data: object, where: str) -> Memory:
     if set(table) != {"marks", "ttft"}:
         raise StateError(f"{where}: has {', '.join(table) or 'nothing':.60}: expected marks and ttft")
     return Memory(_list(table["marks"], f"{where}.marks", _mark), _list(table["ttft"], f"{where}.ttft", _buckets))
-
-
-def _plain(log: Json, where: str) -> tuple[Recommendation, ...] | None:
-    return hpa_state.from_json(log, f"{where}.plain").recommendations
 
 
 def _mark(data: object, where: str) -> Mark:
@@ -146,7 +141,7 @@ def _buckets(data: object, where: str) -> Buckets:
     counts = _list(table["counts"], f"{where}.counts", _number)
     if len(counts) != len(bounds) + 1 or any(low >= high for low, high in pairwise(bounds)):
         raise StateError(f"{where}: expected ascending bounds and one more count than bounds")
-    return Buckets((*bounds, float("inf")), counts)
+    return Buckets((*bounds, math.inf), counts)
 
 
 def _row(data: object, where: str, length: int) -> list[object]:

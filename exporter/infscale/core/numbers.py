@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 
 MAX_INT32 = 2**31 - 1
 MIN_INT32 = -(2**31)
@@ -50,7 +51,7 @@ def to_milli(quantity: float | Decimal) -> int:
 def milli_text(milli: int) -> str:
     """Thousandths for a person: 12000 is `12`, 8600 is `8.6`."""
     sign, whole, rest = "-" if milli < 0 else "", *divmod(abs(milli), 1000)
-    return f"{sign}{whole}.{rest:03d}".rstrip("0").rstrip(".") if rest else f"{sign}{whole}"
+    return f"{sign}{whole}.{rest:03d}".rstrip("0").rstrip(".")
 
 
 def ratio(dividend: float, divisor: float) -> float:
@@ -64,8 +65,7 @@ def ratio(dividend: float, divisor: float) -> float:
 
 def quotient(dividend: int, divisor: int) -> int:
     """Whole division cut toward zero, as Go has it (Python's `//` rounds -7/2 down to -4, Go's `/` gives -3)."""
-    cut = abs(dividend) // abs(divisor)
-    return cut if (dividend < 0) == (divisor < 0) else -cut
+    return math.trunc(Fraction(dividend, divisor))
 
 
 def whole_up(number: float) -> int:
@@ -88,8 +88,9 @@ class Tolerance:
     Attributes:
         down: how far below 1.
         up: how far above 1.
-        by_distance: compare `abs(1.0 - r)` as controllers up to 1.32 do, instead of r with the two edges. The forms
-            differ at exactly 1.1, where `abs(1.0 - 1.1)` is 0.10000000000000009 and `1.0 + 0.1` is 1.1.
+        by_distance: compare `abs(1.0 - r)` as controllers up to 1.32 do, for which both are the same, instead of r with
+            the two edges. The forms differ at exactly 1.1, where `abs(1.0 - 1.1)` is 0.10000000000000009 and
+            `1.0 + 0.1` is 1.1.
     """
 
     down: float
@@ -104,5 +105,5 @@ class Tolerance:
         if not math.isfinite(usage_ratio):
             return False
         if self.by_distance:
-            return abs(1.0 - usage_ratio) <= (self.down if usage_ratio < 1.0 else self.up)
+            return abs(1.0 - usage_ratio) <= self.up
         return (1.0 - self.down) <= usage_ratio <= (1.0 + self.up)

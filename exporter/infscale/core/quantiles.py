@@ -41,7 +41,7 @@ def histogram_quantile(quantile: float, bounds: Sequence[float], counts: Sequenc
     if not rising[last] > 0:
         return math.nan
     rank = quantile * rising[last]
-    bucket = bisect_left(rising, rank, 0, last)
+    bucket = bisect_left(rising, rank)
     if bucket == last:
         return bounds[last - 1]
     if bucket == 0:

@@ -182,25 +182,21 @@ def spread(given: Iterable[tuple[str, Value]]) -> dict[str, Value]:
     give for one direction add up in the order in which they stand.
     """
     settings: dict[str, Value] = {}
+    lists: dict[str, tuple[ScalingPolicy, ...]] = {}
     both: float | None = None
     for key, value in given:
         if key == "tolerance" and isinstance(value, int | float):
             both = value
         elif key in SHORT and isinstance(value, int | float):
             direction, kind = SHORT[key]
-            _extend(settings, direction, (ScalingPolicy(kind, int(value), SHORT_PERIOD_S),))
+            lists[direction] = (*lists.get(direction, ()), ScalingPolicy(kind, int(value), SHORT_PERIOD_S))
         elif isinstance(value, tuple):
-            _extend(settings, key, value)
+            lists[key] = (*lists.get(key, ()), *value)
         else:
             settings[key] = value
     if both is not None:
         settings = {"uptolerance": both, "downtolerance": both, **settings}
-    return settings
-
-
-def _extend(settings: dict[str, Value], direction: str, policies: tuple[ScalingPolicy, ...]) -> None:
-    before = settings.get(direction, ())
-    settings[direction] = (*before, *policies) if isinstance(before, tuple) else policies
+    return {**settings, **lists}
 
 
 def policy_of(goals: tuple[Goal, ...], settings: Mapping[str, Value], *, plain: bool = False) -> ScalePolicy:
@@ -238,10 +234,10 @@ def settings_of(policy: ScalePolicy) -> dict[str, Value]:
     if policy.behavior is None:
         return settings
     before = len(settings)
-    rules = (policy.behavior.scale_up, policy.behavior.scale_down)
-    for (direction, default), given in zip(_DIRECTIONS, rules, strict=True):
+    rules = {"up": policy.behavior.scale_up, "down": policy.behavior.scale_down}
+    for direction, default in _DIRECTIONS:
         for ending, field in RULES.items():
-            value = getattr(given, field)
+            value = getattr(rules[direction], field)
             if value is not None and value != getattr(default, field):
                 settings[direction + ending] = value
     if len(settings) == before:
@@ -251,6 +247,6 @@ def settings_of(policy: ScalePolicy) -> dict[str, Value]:
 
 def number_text(number: float) -> str:
     """A number as a policy prints it: the shortest text that reads back as the same, without a plus sign."""
-    if abs(number) < 1e16 and float(number).is_integer():
+    if abs(number) < 10**16 and float(number).is_integer():
         return str(int(number))
     return repr(float(number)).replace("e+", "e")

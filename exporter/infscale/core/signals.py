@@ -7,7 +7,7 @@ External AverageValue, `kv` as the Pods' average, `cpu` as a resource of the Pod
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from infscale.core.decision import Invalid, Proposal, Reason
@@ -65,13 +65,13 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """One goal's proposals; each next one is the one before where the step has nothing to say.
+    """One goal's proposals.
 
     Attributes:
         measured: the HPA's, from what was measured.
         filled: with silent replicas filled in, or invalid where too few gave a value; None: it gives no
             recommendation, and the other goals decide.
-        ahead: with the demand projected.
+        ahead: with the demand projected; None where that changes nothing.
         demand: the requests; None for a metric that is no sum of requests.
         projection: the demand as projected; None without a lookahead.
         samples: past demand with the present one, where a lookahead needs it.
@@ -79,7 +79,7 @@ class Signal:
 
     measured: Outcome
     filled: Outcome | None
-    ahead: Outcome | None
+    ahead: Outcome | None = None
     demand: Demand | None = None
     projection: float | None = None
     samples: tuple[Sample, ...] = ()
@@ -107,7 +107,6 @@ def pods_of(policy: ScalePolicy, replicas: tuple[Replica, ...]) -> tuple[Pod, ..
         Pod(
             replica.name,
             phase="Pending" if replica.phase is Phase.STARTING else "Running",
-            ready="True" if replica.phase is Phase.SERVING else "False",
             deleting=replica.phase is Phase.DRAINING,
             requests_milli=(("engine", 1000),),
         )
@@ -115,29 +114,30 @@ def pods_of(policy: ScalePolicy, replicas: tuple[Replica, ...]) -> tuple[Pod, ..
     )
 
 
-def signal_of(goal: Goal, metric: MetricTarget, scene: Scene) -> Signal:
+def signal_of(goal: Goal, scene: Scene) -> Signal:
     """What one goal proposes."""
     if goal.metric in REQUESTS:
-        return _requests(goal, metric, scene)
+        return _requests(goal, scene)
     if goal.metric is MetricName.TTFT:
         return _ttft(goal, scene)
     if goal.metric is MetricName.WORK:
-        return _covered(
-            scene, propose_work(scene.load, scene.knee), "its capacity is not learned yet", scene.load.given
-        )
+        outcome = propose_work(scene.load, scene.knee)
+        if outcome is None:
+            return _silent("work: the capacity of a replica is not learned yet")
+        return _covered(scene, outcome, scene.load.given)
     read = _percent if goal.metric is MetricName.KV else _cores
     samples = tuple(
-        PodSample(replica.name, (("engine", to_milli(value)),), time_s=scene.observation.now_s)
+        PodSample(replica.name, (("engine", to_milli(value)),))
         for replica in scene.view.serving
         if (value := read(replica)) is not None
     )
-    measured = propose(metric, Measurement(pod_samples=samples), scene.observation, scene.hpa)
-    return _covered(scene, measured, "", len(samples))
+    measured = propose(_metric(goal), Measurement(pod_samples=samples), scene.observation, scene.hpa)
+    return _covered(scene, measured, len(samples))
 
 
-def _requests(goal: Goal, metric: MetricTarget, scene: Scene) -> Signal:
-    view, current = scene.view, scene.observation.spec_replicas
-    demand = demand_of(goal.metric, goal.target or 0.0, view)
+def _requests(goal: Goal, scene: Scene) -> Signal:
+    view, current, metric = scene.view, scene.observation.spec_replicas, _metric(goal)
+    demand = demand_of(goal.metric, _target(goal), view)
 
     def asked(requests: float) -> Outcome:
         measurement = Measurement(samples_milli=(to_milli(requests),))
@@ -149,22 +149,21 @@ def _requests(goal: Goal, metric: MetricTarget, scene: Scene) -> Signal:
     if not (demand.given or demand.held or empty):
         words = view.failure or f"none of the {view.expected} replicas that should gave a value"
         fault = Invalid(Reason.NO_SAMPLES, f"{goal.metric}: {words}")
-        return Signal(fault, fault, fault, demand, samples=samples)
+        return Signal(fault, fault, demand=demand, samples=samples)
     measured = asked(demand.measured)
     if not empty and not _enough(scene, demand.given):
-        filled = _rising(scene, measured, demand.given)
-        return Signal(measured, filled, filled, demand, samples=samples)
+        return Signal(measured, _rising(scene, measured, demand.given), demand=demand, samples=samples)
 
     filled = measured if demand.missing == 0 else _filled(demand, measured, asked, current)
     if not scene.policy.lookahead_s:
-        return Signal(measured, filled, filled, demand)
+        return Signal(measured, filled, demand=demand)
     if demand.missing == 0 and not view.held_unknown:
         samples = sampled(samples, scene.observation.now_s, demand.measured, scene.ahead_s)
     if not scene.ahead_s:
-        return Signal(measured, filled, filled, demand, samples=samples)
+        return Signal(measured, filled, demand=demand, samples=samples)
     # What is assumed of silent replicas is not carried on: a hole would look like growth.
     projection = max(demand.total, projected(demand.measured, samples, scene.ahead_s, scene.policy))
-    ahead = filled if projection == demand.total else asked(projection)
+    ahead = None if projection == demand.total else asked(projection)
     return Signal(measured, filled, ahead, demand, projection, samples)
 
 
@@ -176,35 +175,35 @@ def _filled(demand: Demand, measured: Outcome, asked: Callable[[float], Outcome]
     """
     filled = asked(demand.total)
     alone = asked(demand.total - demand.held)
-    if _count(alone) > current >= _count(measured):
+    if isinstance(filled, Proposal) and _count(alone) > current >= _count(measured):
         words = f"silent replicas alone would ask for {_count(alone)}, keeps {current}"
-        return Proposal(current, True, words, 0)
+        return replace(filled, replicas=current, words=words)
     return filled
 
 
 def _ttft(goal: Goal, scene: Scene) -> Signal:
     layouts, telling = scene.ttft
     if not telling:
-        return _covered(scene, Invalid(Reason.NO_SAMPLES, "ttft: no replica has a second read of its histogram"), "", 0)
+        fault = Invalid(Reason.NO_SAMPLES, "ttft: no replica has a second read of its histogram")
+        return Signal(fault, fault)
     quantiles = worst_first(layouts, scene.policy.quantile)
     if not quantiles:
-        return _covered(scene, None, "ttft: no new request since the last read", telling)
+        return _silent("ttft: no new request since the last read")
     tolerance, current = scene.hpa.tolerance, scene.observation.spec_replicas
-    outcome = propose_ttft(quantiles[0], goal.target or 0.0, tolerance, current, scene.view, telling)
-    return _covered(scene, outcome, "", telling)
+    outcome = propose_ttft(quantiles[0], _target(goal), tolerance, current, scene.view, telling)
+    return _covered(scene, outcome, telling)
 
 
-def _covered(scene: Scene, outcome: Outcome | None, silence: str, given: int) -> Signal:
-    """The signal of a metric that only replicas give; None with the words for it is no recommendation.
+def _silent(words: str) -> Signal:
+    """No recommendation. A plain HPA has no such thing: to it, a metric without a value is invalid."""
+    return Signal(Invalid(Reason.NO_SAMPLES, words), None)
 
-    A plain HPA has no such thing: to it, a metric without a value is invalid.
-    """
-    if outcome is None:
-        return Signal(Invalid(Reason.NO_SAMPLES, silence), None, None)
+
+def _covered(scene: Scene, outcome: Outcome, given: int) -> Signal:
+    """The signal of a metric that only replicas give."""
     if isinstance(outcome, Invalid) or _enough(scene, given):
-        return Signal(outcome, outcome, outcome)
-    filled = _rising(scene, outcome, given)
-    return Signal(outcome, filled, filled)
+        return Signal(outcome, outcome)
+    return Signal(outcome, _rising(scene, outcome, given))
 
 
 def _enough(scene: Scene, given: int) -> bool:
@@ -222,19 +221,24 @@ def _rising(scene: Scene, measured: Outcome, given: int) -> Outcome:
 
 
 def _count(outcome: Outcome) -> int:
-    return outcome.replicas if isinstance(outcome, Proposal) else -1
+    return outcome.replicas if isinstance(outcome, Proposal) else 0
 
 
 def _metric(goal: Goal) -> MetricTarget:
     source, target_type = _KINDS[goal.metric]
     if goal.metric is MetricName.CPU:
-        return MetricTarget(source, target_type, int(goal.target or 0), name="cpu", resource="cpu")
-    return MetricTarget(source, target_type, to_milli(goal.target or 0.0), name=goal.metric)
+        return MetricTarget(source, target_type, int(_target(goal)), resource="cpu")
+    return MetricTarget(source, target_type, to_milli(_target(goal)), name=goal.metric)
+
+
+def _target(goal: Goal) -> float:
+    """The target; 0 for `work:learned`, which is held against none."""
+    return goal.target or 0.0
 
 
 def _percent(replica: Replica) -> Decimal | None:
     """KV cache use in percent, in decimal: 0.55 * 100 is more than 55 in float64, and thousandths round up."""
-    return Decimal(repr(replica.kv)) * 100 if replica.kv is not None and usable(replica.kv) else None
+    return Decimal(repr(replica.kv)) * 100 if usable(replica.kv) else None
 
 
 def _cores(replica: Replica) -> float | None:

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from infscale.core.decision import Condition, Reason, Step
 from infscale.core.policy import Policy
-from infscale.core.state import Recommendation
-
-Log = tuple[Recommendation, ...]
+from infscale.core.state import Log, Recommendation, stored
 
 
 def stabilise(policy: Policy, log: Log, now_s: float, current: int, proposal: int) -> tuple[Step, Condition, Log]:
@@ -57,11 +55,7 @@ def with_behavior(
 
 def logged(log: Log, now_s: float, proposal: int, window_s: float) -> Log:
     """The log with the proposal in the place of the last entry older than the window, else at the end."""
-    entry = Recommendation(proposal, now_s)
-    outdated = [index for index, old in enumerate(log) if now_s - old.time_s > window_s]
-    if not outdated:
-        return (*log, entry)
-    return (*log[: outdated[-1]], entry, *log[outdated[-1] + 1 :])
+    return stored(log, Recommendation(proposal, now_s), window_s)
 
 
 def _able(reason: str) -> Condition:

@@ -12,14 +12,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from infscale.core.numbers import MAX_INT32, MIN_INT32
+from infscale.core.numbers import MAX_INT32
 from infscale.errors import StateError
 
 VERSION = 1
 
 Json = dict[str, object]
-
-_Entry = TypeVar("_Entry")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +28,18 @@ class Recommendation:
     time_s: float
 
 
+Log = tuple[Recommendation, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ScaleEvent:
     """By how many replicas (a positive number) the core changed the count at an instant."""
 
     change: int
     time_s: float
+
+
+_Entry = TypeVar("_Entry", Recommendation, ScaleEvent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,22 +52,45 @@ class State:
         scaled_to_zero: the HPA's ScaledToZero condition (1.37 and newer): the count is 0 because the core made it so.
     """
 
-    recommendations: tuple[Recommendation, ...] | None = None
+    recommendations: Log | None = None
     scale_up_events: tuple[ScaleEvent, ...] = ()
     scale_down_events: tuple[ScaleEvent, ...] = ()
     scaled_to_zero: bool = False
 
 
+def stored(entries: tuple[_Entry, ...], entry: _Entry, keep_s: float) -> tuple[_Entry, ...]:
+    """The entries with one more: in the place of the last that is older than `keep_s`, else at the end.
+
+    Source: pkg/controller/podautoscaler/horizontal.go, `stabilizeRecommendation` and `storeScaleEvent`.
+    """
+    slots = list(entries)
+    outdated = [index for index, old in enumerate(slots) if entry.time_s - old.time_s > keep_s]
+    if outdated:
+        slots[outdated[-1]] = entry
+    else:
+        slots.append(entry)
+    return tuple(slots)
+
+
 def to_json(state: State) -> Json:
     """The state as a JSON object with a version; `from_json` reads it back unchanged."""
-    log = state.recommendations
     return {
         "version": VERSION,
-        "recommendations": None if log is None else [{"replicas": r.replicas, "time_s": r.time_s} for r in log],
+        "recommendations": log_to_json(state.recommendations),
         "scale_up_events": [{"change": event.change, "time_s": event.time_s} for event in state.scale_up_events],
         "scale_down_events": [{"change": event.change, "time_s": event.time_s} for event in state.scale_down_events],
         "scaled_to_zero": state.scaled_to_zero,
     }
+
+
+def log_to_json(log: Log | None) -> list[Json] | None:
+    """A log of recommendations, or None for one that was never begun; `log_from_json` reads it back unchanged."""
+    return None if log is None else [{"replicas": entry.replicas, "time_s": entry.time_s} for entry in log]
+
+
+def log_from_json(data: object, where: str) -> Log | None:
+    """The log that a JSON value holds; a StateError for anything that `log_to_json` does not write."""
+    return None if data is None else _entries(data, where, "replicas", Recommendation)
 
 
 def from_json(data: object, where: str = "state") -> State:
@@ -93,9 +120,8 @@ def from_json(data: object, where: str = "state") -> State:
     zero = table["scaled_to_zero"]
     if not isinstance(zero, bool):
         raise StateError(f"{where}.scaled_to_zero: {zero!r:.60}: expected true or false")
-    log = table["recommendations"]
     return State(
-        recommendations=None if log is None else _entries(log, f"{where}.recommendations", "replicas", Recommendation),
+        recommendations=log_from_json(table["recommendations"], f"{where}.recommendations"),
         scale_up_events=_entries(table["scale_up_events"], f"{where}.scale_up_events", "change", ScaleEvent),
         scale_down_events=_entries(table["scale_down_events"], f"{where}.scale_down_events", "change", ScaleEvent),
         scaled_to_zero=zero,
@@ -123,8 +149,8 @@ def mapping(data: object, where: str) -> Mapping[str, object]:
 
 
 def _count(data: object, where: str) -> int:
-    if not isinstance(data, int) or isinstance(data, bool) or not MIN_INT32 <= data <= MAX_INT32:
-        raise StateError(f"{where}: {data!r:.60}: expected a whole number within int32")
+    if not isinstance(data, int) or isinstance(data, bool) or not 0 <= data <= MAX_INT32:
+        raise StateError(f"{where}: {data!r:.60}: expected a whole number from 0 up, within int32")
     return data
 
 

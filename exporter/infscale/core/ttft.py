@@ -25,7 +25,7 @@ def added(replicas: Iterable[Replica], before: Mapping[str, Memory]) -> tuple[La
 
     A replica without a read before cannot. A bucket that went down is a restart: all that it holds is new.
     """
-    grown: dict[tuple[float, ...], list[tuple[float, ...]]] = {}
+    grown: Layouts = {}
     telling = 0
     for replica in replicas:
         memory = before.get(replica.name)
@@ -34,17 +34,21 @@ def added(replicas: Iterable[Replica], before: Mapping[str, Memory]) -> tuple[La
         telling += 1
         old = merged(memory.ttft)
         for bounds, counts in merged(replica.ttft).items():
-            grown.setdefault(bounds, []).append(_growth(old.get(bounds), counts))
-    return {bounds: tuple(map(sum, zip(*each, strict=True))) for bounds, each in grown.items()}, telling
+            _put(grown, bounds, _growth(old.get(bounds), counts))
+    return grown, telling
 
 
 def merged(histograms: Iterable[Buckets]) -> Layouts:
     """The counts of one replica by bucket layout."""
     layouts: Layouts = {}
     for histogram in histograms:
-        known = layouts.get(histogram.bounds)
-        layouts[histogram.bounds] = histogram.counts if known is None else tuple(map(add, known, histogram.counts))
+        _put(layouts, histogram.bounds, histogram.counts)
     return layouts
+
+
+def _put(layouts: Layouts, bounds: tuple[float, ...], counts: tuple[float, ...]) -> None:
+    known = layouts.get(bounds)
+    layouts[bounds] = counts if known is None else tuple(map(add, known, counts))
 
 
 def worst_first(layouts: Layouts, quantile: float) -> list[float]:
@@ -64,8 +68,9 @@ def propose_ttft(
     """
     usage, target = to_milli(seconds), to_milli(target_s)
     usage_ratio = ratio(float(usage), float(target))
-    if usage_ratio < 1.0 and telling < view.expected:
-        usage_ratio = (usage_ratio * telling + view.expected - telling) / view.expected
+    silent = view.expected - telling
+    if silent and usage_ratio < 1.0:
+        usage_ratio = (usage_ratio * telling + silent) / view.expected
     words = f"ttft: {seconds:.6g} s over {target_s:.6g} s at a count of {current} is a ratio of {usage_ratio:.6g}"
     if tolerance.within(usage_ratio):
         return Proposal(current, True, f"{words}, keeps {current} (within the tolerance)", usage)
@@ -77,6 +82,6 @@ def propose_ttft(
 
 
 def _growth(before: tuple[float, ...] | None, now: tuple[float, ...]) -> tuple[float, ...]:
-    if before is None or len(before) != len(now) or any(map(lt, now, before)):
+    if before is None or any(map(lt, now, before)):
         return now
     return tuple(map(sub, now, before))

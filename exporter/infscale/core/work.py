@@ -95,8 +95,6 @@ def rate_of(marks: tuple[Mark, ...], prompt_weight: float) -> float | None:
 
 def load_of(policy: ScalePolicy, view: View, memories: Mapping[str, Memory], now_s: float) -> Load:
     """The load of the serving replicas whose counters were read now."""
-    if not memories:
-        return Load(0.0, 0, view.expected, 0)
     current = [memory.marks for memory in _memories(view.serving, memories) if _read_at(memory, now_s)]
     rates = [rate for marks in current if (rate := rate_of(marks, policy.prompt_weight)) is not None]
     return Load(sum(rates), len(rates), view.expected, len(current))

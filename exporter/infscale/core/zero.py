@@ -51,16 +51,22 @@ def cooldown_s(policy: ScalePolicy, state: ScaleState) -> float:
 
 
 def to_zero(
-    policy: ScalePolicy, state: ScaleState, now_s: float, current: int, replicas: int, *, idle: bool
+    policy: ScalePolicy, state: ScaleState, current: int, replicas: int, idle_s: float | None
 ) -> tuple[Step, ...]:
-    """After the cooldown 1 first, whatever the windows and limits, then 0; before it never below 1."""
+    """After the cooldown 1 first, whatever the windows and limits, then 0; before it never below 1.
+
+    `idle_s` is how long it was idle; None: it is not certain that it is.
+    """
     wait_s = cooldown_s(policy, state)
-    idle_s = now_s - (now_s if state.last_activity_s is None else state.last_activity_s)
-    said = f"idle for {idle_s:.6g} of {wait_s:.6g} s" if idle else "not certain that it is idle"
+    said = "not certain that it is idle" if idle_s is None else f"idle for {idle_s:.6g} of {wait_s:.6g} s"
     steps = []
     if replicas == 0:
         steps.append(Step("to_zero", 0, 1, Reason.COOLDOWN, f"1 instead of 0: {said}"))
-    if idle and idle_s >= wait_s and not _disabled(policy.behavior.scale_down if policy.behavior else None):
+    if (
+        idle_s is not None
+        and idle_s >= wait_s
+        and not _disabled(policy.behavior.scale_down if policy.behavior else None)
+    ):
         after = 1 if current > 1 else 0
         steps.append(Step("to_zero", max(1, replicas), after, Reason.IDLE_TO_ZERO, f"{after}: {said}"))
     return tuple(steps)
@@ -86,10 +92,10 @@ def _busy(replica: Replica) -> bool:
 
 def _moved(name: str, before: Mapping[str, Memory], after: Mapping[str, Memory]) -> bool:
     """Whether tokens were counted between the last look and this one; after a restart, since the restart."""
-    old, new = before.get(name), after.get(name)
-    if old is None or new is None or not old.marks or not new.marks:
+    old, new = before.get(name, Memory()).marks, after.get(name, Memory()).marks
+    if not old or not new:
         return False
-    last, now = old.marks[-1], new.marks[-1]
+    last, now = old[-1], new[-1]
     if fell(last, now):
         return now.generation_tokens > 0 or now.prompt_tokens > 0
     return now.generation_tokens > last.generation_tokens or now.prompt_tokens > last.prompt_tokens

@@ -1,0 +1,1 @@
+"""The mutation run: `make mutation PACKAGE=core`; docs/mutation.md."""
