@@ -91,8 +91,8 @@ def pyenv_versions() -> Path:
 def version_of(path: str) -> str:
     """`3.12` of an interpreter; empty if it does not run (pyenv's shims of versions that are not chosen do not)."""
     try:
-        done = subprocess.run([path, "-V"], capture_output=True, text=True, timeout=10, check=False)
-    except OSError:
+        done = subprocess.run([path, "-V"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
         return ""
     match = re.fullmatch(r"Python (3\.\d+)\..*", done.stdout.strip())
     return match[1] if match else ""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from infscale import __version__
 from infscale.cli import cli
 from infscale.cli.install_hook import command
 from infscale.drain import hook, launcher, options
@@ -31,10 +34,10 @@ profiles:
 """
 
 
-@pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
     """The zip application alone in a folder."""
-    path = tmp_path_factory.mktemp("bundle") / launcher.ZIP_NAME
+    path = tmp_path / launcher.ZIP_NAME
     path.write_bytes(zip_application())
     return path
 
@@ -51,6 +54,8 @@ def test_same_sources_give_the_same_bytes(bundle):
 
     assert zip_application() == bundle.read_bytes()
     assert {(info.date_time, info.compress_type) for info in infos} == {((1980, 1, 1, 0, 0, 0), zipfile.ZIP_STORED)}
+    assert {(info.create_system, info.external_attr >> 16) for info in infos} == {(3, 0o644)}, "Unix, for all to read"
+    assert infos[0].filename == "__main__.py"
 
 
 def test_holds_what_the_hook_needs_and_no_more(bundle):
@@ -60,6 +65,7 @@ def test_holds_what_the_hook_needs_and_no_more(bundle):
 
     assert {"infscale.drain.hook", "infscale.normalise", "infscale.scrape"} | engines <= names
     assert names - set(TRAVELLERS) == set()
+    assert {"infscale", "infscale.drain", "infscale.engines.custom"} <= names, "packages, and what is imported late"
 
 
 IMPORT = """
@@ -124,6 +130,27 @@ def test_install_replaces_files_at_once(tmp_path):
     assert "--grace 60" in (tmp_path / launcher.NAME).read_text()
     assert other.read_text() == "stays"
     assert len(list(tmp_path.iterdir())) == 4
+
+
+def test_install_needs_no_other_folder(tmp_path, monkeypatch):
+    """No /tmp that can be written, and no rename from one file system to another: all happens in the folder itself."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "no-such-folder"))
+
+    install(tmp_path / "hook", [])
+
+    assert len(list((tmp_path / "hook").iterdir())) == 3
+
+
+@pytest.mark.parametrize("name", ["infscale-drain", "infscale-drain.pyz", "profiles.json"])
+def test_install_leaves_nothing_half_written(name, tmp_path):
+    """A file that cannot be replaced is told in one line; nothing of it lies about, and what is there stays."""
+    (tmp_path / name / "kept").mkdir(parents=True)
+
+    with pytest.raises(SourceError, match=r"^\S+: the hook cannot be written there: [A-Z][^\n]+$"):
+        install(tmp_path, [])
+
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    assert (tmp_path / name / "kept").is_dir()
 
 
 def test_install_into_a_file_is_one_line(tmp_path):
@@ -196,6 +223,16 @@ def test_too_short_a_grace_is_refused(tmp_path):
     assert not (tmp_path / "x").exists()
 
 
+def test_a_nodes_limit_that_leaves_no_time_is_refused(tmp_path):
+    """A limit of the node below the exit reserve and 10 s would make a hook that never reads: it is not written."""
+    words = ("--grace", "60", "--exit-reserve", "20", "--max-grace")
+    done = CliRunner().invoke(cli, ["install-hook", str(tmp_path / "x"), *words, "29"])
+
+    assert str(done.exception).startswith("--max-grace is 29 s: expected at least 30 s, 10 s more than --exit-reserve")
+    assert not (tmp_path / "x").exists()
+    invoke(tmp_path / "x", *words, "30")
+
+
 @pytest.mark.parametrize("flag", ["--config", "--config.file"])
 def test_profiles_of_a_configuration_file_travel_as_json(flag, tmp_path):
     """An engine of the user's own stands beside the zip in JSON, and the file's settings hold."""
@@ -204,7 +241,9 @@ def test_profiles_of_a_configuration_file_travel_as_json(flag, tmp_path):
 
     text = invoke(tmp_path / "hook", flag, file)
 
-    (mapping,) = json.loads((tmp_path / "hook" / "profiles.json").read_text())
+    text_of_profiles = (tmp_path / "hook" / "profiles.json").read_text()
+    assert text_of_profiles.startswith('[\n {\n  "name": "mine",\n'), "for people to read"
+    (mapping,) = json.loads(text_of_profiles)
     assert profile_from_mapping(mapping).name == "mine"
     assert '"--engine", "mine", "--url", "http://127.0.0.1:7000/metrics"' in text
 
@@ -242,6 +281,11 @@ def test_needs_no_home_and_no_environment(tmp_path):
         (["--grace", "--engine", "vllm"], {"engine": "vllm"}, ["--grace: expected a value"]),
         (["--grace", "soon"], {}, ["--grace 'soon': expected seconds, as 30"]),
         (["--grace", "-5"], {}, ["--grace '-5': expected seconds, as 30"]),
+        (["--grace", "7.5"], {"grace_s": 7.5}, []),
+        (["--grace", "7.5.0"], {}, ["--grace '7.5.0': expected seconds, as 30"]),
+        (["--grace", "³"], {}, ["--grace '³': expected seconds, as 30"]),
+        (["--grace", "123456789"], {"grace_s": 123456789.0}, []),
+        (["--grace", "1234567890"], {}, ["--grace '1234567890': expected seconds, as 30"]),
         (["--grace", "nan"], {}, ["--grace 'nan': expected seconds, as 30"]),
         (["--what", "5", "--engine", "vllm"], {"engine": "vllm"}, ["--what 5: unknown option"]),
         (["word", "--what=5"], {}, ["word: unknown option", "--what=5: unknown option"]),
@@ -260,6 +304,25 @@ def test_no_command_line_makes_the_hook_fail(words, kept, ignored):
 
     assert (found.options, found.ignored) == (kept, ignored)
     assert (found.sidecar_url, found.report_file) == (SIDECAR_URL, REPORT_FILE)
+
+
+def test_whom_the_hook_tells_is_no_option_of_the_drain():
+    """The sidecar, the log and the launcher's start have fields of their own; a later word wins."""
+    found = parse(["--sidecar-url", "a", "--sidecar-url=b", "--report-file", "log", "--started", "7.25"])
+
+    assert (found.sidecar_url, found.report_file, found.started) == ("b", "log", "7.25")
+    assert (found.options, found.ignored) == ({}, [])
+
+
+def test_the_launcher_says_what_it_is_and_where_it_looks():
+    """Its version, the zip beside it, every place of a Python and the defaults as one word each; nothing left open."""
+    script = launcher.render(["--engine", "an engine"])
+
+    assert f"the preStop hook of infscale {__version__}.\n" in script
+    assert f'"$here/{launcher.ZIP_NAME}"' in script
+    assert f"for python in python3 python {' '.join(f'{place}/python3' for place in launcher.PLACES)}; do" in script
+    assert "set -- --engine 'an engine' \"$@\"\n" in script
+    assert re.findall("@[A-Z]+@", script) == []
 
 
 def test_numbers_stand_once():

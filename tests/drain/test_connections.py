@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infscale.drain.connections import Clients, Connections, clients_of, own_sockets
+from infscale.drain.connections import MAX_ROW_BYTES, MAX_ROWS, Clients, Connections, clients_of, own_sockets
 from infscale.drain.options import DrainOptions
 from infscale.drain.run import drain
 
@@ -86,7 +86,11 @@ def test_engine_elsewhere_is_unknown() -> None:
 def test_lines_that_are_cut_are_passed_over() -> None:
     """A table that ends in the middle of a line still tells of the lines before."""
     text = table((ENGINE, "0200000A:C000", "01", 0, 0, 21))
-    assert clients_of([text + text.splitlines()[-1][:50]], 8000) == Clients(1)
+    last = text.splitlines()[-1]
+    assert clients_of([text + last[:50]], 8000) == Clients(1)
+    assert clients_of([f"{last[:50]}\n{text}"], 8000) == Clients(1), "and of the lines after it"
+    inode = last.index(" 21 ") + len(" 21")
+    assert clients_of([text + last[:inode]], 8000) == Clients(2), "up to the inode is enough"
 
 
 @given(st.lists(st.text(alphabet=" 0123456789ABCDEF:x\t", max_size=60), max_size=5))
@@ -101,6 +105,26 @@ def test_tables_that_cannot_be_read() -> None:
     assert Connections(8000, tables=("/no/such/table",))() is None
     with listener() as (port, _):
         assert Connections(port, tables=("/no/such/table", "/proc/net/tcp"))() == Clients(0)
+
+
+def test_an_engine_that_closed_its_port(tmp_path) -> None:
+    """Whoever knows that it is here counts its clients all the same; without tables nothing is known."""
+    (tmp_path / "tcp").write_text(table((ENGINE, "0200000A:C000", "01", 0, 0, 21), listening=""))
+    tables = (str(tmp_path / "tcp"),)
+    assert Connections(8000, tables)() is None
+    assert Connections(8000, tables, closed_too=True)() == Clients(1)
+    assert Connections(8000, ("/no/such/table",), closed_too=True)() is None
+
+
+def test_tables_are_read_within_bounds(tmp_path) -> None:
+    """Up to 100,000 lines of each, whatever bytes stand there, and however long a line is."""
+    rows = table((ENGINE, "0200000A:C000", "01", 0, 0, 21)).encode()
+    (tmp_path / "odd").write_bytes(b"\xff\xfe\n" + rows)
+    (tmp_path / "long").write_bytes(b"\n" * MAX_ROWS + rows)
+    (tmp_path / "wide").write_bytes(b"x" * MAX_ROWS * MAX_ROW_BYTES + b"\n" + rows)
+    assert Connections(8000, (str(tmp_path / "odd"),))() == Clients(1)
+    assert Connections(8000, (str(tmp_path / "long"),))() is None
+    assert Connections(8000, (str(tmp_path / "wide"),))() is None
 
 
 CLIENT = """
@@ -167,6 +191,15 @@ def test_own_sockets_of_this_process() -> None:
             inodes = {line.split()[9] for line in file if port in line}
         assert inodes
         assert inodes <= own_sockets()
+
+
+def test_own_sockets_where_proc_does_not_tell(tmp_path) -> None:
+    """Without /proc none are known; what is no socket, or is closed meanwhile, is passed over."""
+    assert own_sockets(str(tmp_path / "no-such-folder")) == frozenset()
+    (tmp_path / "0").symlink_to("/dev/null")
+    (tmp_path / "1").write_text("no link")
+    (tmp_path / "2").symlink_to("socket:[4711]")
+    assert own_sockets(str(tmp_path)) == {"4711"}
 
 
 def test_drain_goes_by_a_real_client_where_no_gauges_are() -> None:

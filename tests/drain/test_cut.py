@@ -34,7 +34,8 @@ def cut(
     """
     now, found, clients = [0.0], list(looks), [0]
 
-    def read(_timeout_s: float) -> Reading | ReadFailure:
+    def read(timeout_s: float) -> Reading | ReadFailure:
+        assert timeout_s == 0.5
         look = found.pop(0) if found else TIMEOUT
         clients[0] = look if isinstance(look, int) else 0
         return REFUSED if isinstance(look, int) else look
@@ -65,6 +66,19 @@ def test_an_engine_that_nobody_ended() -> None:
     assert cut(9, *[busy(9)] * 20) == 0
 
 
+def test_an_engine_that_ends_long_after_its_grace_period() -> None:
+    """The kill and the closing of the port take a moment, and no more than 5 s: later it was somebody else's doing."""
+    assert cut(9, *[busy(9)] * 9, REFUSED) == 9
+    assert cut(9, *[busy(9)] * 10, REFUSED) == 0
+
+
+def test_an_engine_that_aborts_after_it_went_on() -> None:
+    """The page was there until the end, long before the kill: what it showed last was cut."""
+    assert cut(9, busy(9), REFUSED, killed_s=5.0) == 9
+    assert cut(20, busy(20), 3, REFUSED, killed_s=5.0) == 20
+    assert cut(9, 9, 9, busy(9), REFUSED, killed_s=5.0) == 9
+
+
 def test_a_restart_is_an_end() -> None:
     """Another process answers: what the old one had is cut."""
     assert cut(5, busy(5, tokens=900), busy(0, tokens=3)) == 5
@@ -85,6 +99,12 @@ def test_gauges_that_fall_because_requests_are_aborted() -> None:
     assert cut(9, busy(0, finished=109), REFUSED, before=before) == 0
 
 
+def test_an_engine_that_counts_no_finished_requests_now_and_then() -> None:
+    """On one of the two pages only they tell nothing: the gauge is gone by."""
+    assert cut(9, busy(0), REFUSED, before=busy(9, finished=100)) == 0
+    assert cut(9, busy(0, finished=100), REFUSED, before=busy(9)) == 0
+
+
 def test_clients_that_left_an_engine_that_goes_on() -> None:
     """Requests that vanish although nobody ended the engine were given up by their clients."""
     assert cut(9, busy(0, finished=100, aborted=9), *[busy(0, finished=100, aborted=9)] * 9, before=busy(9, 100)) == 0
@@ -98,6 +118,7 @@ def test_an_engine_that_closes_its_port_and_goes_on() -> None:
 def test_an_engine_that_closes_its_port_and_finishes() -> None:
     """It ended long before the kill, by itself: everybody was served."""
     assert cut(10, 10, 10, 4, 4, REFUSED, killed_s=5.0) == 0
+    assert cut(10, 10, 10, 4, 4, REFUSED, killed_s=3.0) == 4, "a second before it is the kill"
 
 
 def test_a_look_in_the_middle_of_an_abort() -> None:

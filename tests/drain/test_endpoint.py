@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import http.client
 import json
 import logging
+import select
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -22,10 +25,14 @@ from infscale.drain.ledger import Beside
 from infscale.drain.mark import TerminationMark
 from infscale.drain.options import DrainOptions
 from infscale.drain.report import MAX_REPORT_BYTES, DrainReport
+from infscale.drain.waiting import MAX_CALLERS
+from infscale.engines.custom import profile_from_mapping
+from infscale.engines.profile import Profile
 from infscale.fleet.members import Members
 from infscale.fleet.peer import sighting_of_reading
 from infscale.metrics.collectors import Settings
 from infscale.metrics.drains import DrainCollector, DrainCounters
+from infscale.reading import ReadFailure, Reading
 from infscale.scrape import Target
 from infscale.sidecar import Engine, EngineSettings, Sidecar
 from infscale.web.message import Request
@@ -69,6 +76,12 @@ class Pod:
         answer = self._session.get(f"http://127.0.0.1:{self._listener.port}/drain", timeout=LONG_S)
         assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json")
         return DrainReport.from_json(answer.text)
+
+    def caller(self, address: str) -> http.client.HTTPConnection:
+        """One that asks for a drain from this address, and whose answer is not read yet."""
+        caller = http.client.HTTPConnection("127.0.0.1", self._listener.port, LONG_S, source_address=(address, 0))
+        caller.request("GET", "/drain")
+        return caller
 
     def post(self, body: bytes, path: str = "/drain/report") -> requests.Response:
         """A hook's report."""
@@ -114,8 +127,9 @@ def test_an_idle_engine_is_two_reads_and_a_line(caplog: pytest.LogCaptureFixture
         assert len(engine.calls) == 2
         assert it.ended("idle") == 1
         assert it.value("infscale_drain_duration_seconds_count", "idle") == 1
-    (line,) = [record for record in caplog.records if record.message == "drain ended"]
-    assert (line.outcome, line.form, line.reads) == ("idle", "httpGet", 2)  # type: ignore[attr-defined]
+    asked, line = [record for record in caplog.records if record.name == "infscale.drain.ledger"]
+    assert (asked.message, asked.form, asked.client) == ("drain asked for", "httpGet", "127.0.0.1")  # type: ignore[attr-defined]
+    assert (line.message, line.outcome, line.form, line.reads) == ("drain ended", "idle", "httpGet", 2)  # type: ignore[attr-defined]
 
 
 def test_callers_at_once_share_the_reads() -> None:
@@ -132,6 +146,34 @@ def test_callers_at_once_share_the_reads() -> None:
         assert it.ended("idle") == 1
 
 
+def test_whoever_holds_all_places_does_not_keep_kubelet_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Sixteen calls from one address wait for a busy engine: a call from another address waits for it, too.
+
+    The log has whoever is turned away: the one that came too late, and the one that lost its place.
+    """
+    busy = threading.Event()
+    busy.set()
+    with (
+        RawServer(lambda call: call.page(BUSY if busy.is_set() else IDLE)) as engine,
+        pod(engine) as it,
+        contextlib.ExitStack() as stack,
+    ):
+        others = [stack.enter_context(contextlib.closing(it.caller("127.0.0.2"))) for _ in range(MAX_CALLERS)]
+        until(lambda: len(it.endpoint._room._callers) == MAX_CALLERS)
+        with contextlib.closing(it.caller("127.0.0.2")) as one_more:
+            answer = one_more.getresponse()
+            assert (answer.status, answer.read()) == (503, b"16 callers wait for the drain already\n")
+            assert dict(answer.headers)["Retry-After"] == "1"
+        kubelet = stack.enter_context(contextlib.closing(it.caller("127.0.0.1")))
+        until(lambda: any(other.sock and select.select([other.sock], [], [], 0)[0] for other in others))
+        busy.clear()
+        answer = kubelet.getresponse()
+        assert (answer.status, DrainReport.from_json(answer.read()).outcome) == (200, "idle")
+        assert sorted(other.getresponse().status for other in others) == [200] * (MAX_CALLERS - 1) + [503]
+    refused = [record.client for record in caplog.records if record.message.startswith("drain refused")]  # type: ignore[attr-defined]
+    assert refused == ["127.0.0.2", "127.0.0.2"]
+
+
 def test_asking_marks_nothing() -> None:
     """Rule 21: to ask for a drain leaves no mark behind."""
     with RawServer(lambda call: call.page(IDLE)) as engine, pod(engine) as it:
@@ -146,9 +188,34 @@ def test_a_drain_without_the_mark_is_a_restart() -> None:
     with RawServer(lambda call: call.page(IDLE)) as engine, pod(engine) as it:
         assert it.drain().note == ""
         it.mark.settable = True
-        assert it.drain().note == "no Pod-termination mark: a restart of the container, the Pod stays"
+        restart = "no Pod-termination mark: a restart of the container, the Pod stays"
+        assert it.drain().note == restart
+        engine.close()
+        assert it.drain().note.startswith(f"{restart}; 127.0.0.1:{engine.port}: ")
         it.mark.set()
-        assert it.drain().note == ""
+        assert it.drain().note.startswith(f"127.0.0.1:{engine.port}: ")
+
+
+def test_a_fault_of_ours_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    """A drain that fails lets kubelet go with 500 at once, and the log has why."""
+
+    def broken() -> Profile:
+        raise ValueError("a fault of ours")
+
+    with RawServer(lambda call: call.page(IDLE)) as engine, pod(engine) as it:
+        it.endpoint._engines = tuple(replace(beside, profile=broken) for beside in it.endpoint._engines)
+        answer = it.router.dispatch(Request("GET", "/drain"))
+    assert (answer.status, answer.body) == (500, b"the drain failed; the log of this process says more\n")
+    assert "a fault of ours" in caplog.text
+
+
+def test_engines_of_a_reload_are_looked_for() -> None:
+    """A profile that came with a new configuration file holds for the drains that begin from then on."""
+    own = profile_from_mapping({"name": "mine", "prefix": "mine", "running": "busy", "waiting": "queue"})
+    with RawServer(lambda call: call.page(b"mine:busy 0\nmine:queue 0\n")) as engine, pod(engine) as it:
+        it.endpoint.look_for((own,))
+        report = it.drain()
+    assert (report.outcome, report.engine) == ("idle", "mine")
 
 
 def test_a_restart_of_the_engine_is_reported() -> None:
@@ -180,17 +247,22 @@ def test_the_exec_form_shows_in_the_same_metrics(caplog: pytest.LogCaptureFixtur
     caplog.set_level(logging.INFO, "infscale")
     told = json.loads(DrainReport("fresh", seconds=6.2, reads=2, inflight=0).to_json())
     with RawServer(lambda call: call.page(IDLE)) as engine, pod(engine) as it:
-        assert it.post(json.dumps({"event": "started", "engine": "", "grace_s": 30}).encode()).status_code == 200
+        answer = it.post(json.dumps({"event": "started", "engine": "", "grace_s": 30}).encode())
+        assert (answer.status_code, answer.text) == (200, "taken\n")
         assert it.ended("fresh") == 0
-        assert it.post(json.dumps({**told, "of_the_future": [1]}).encode()).status_code == 200
+        answer = it.post(json.dumps({**told, "of_the_future": [1]}).encode())
+        assert (answer.status_code, answer.text) == (200, "taken\n")
         assert it.ended("fresh") == 1
         assert it.value("infscale_drain_duration_seconds_sum", "fresh") == pytest.approx(6.2)
-    assert [record.form for record in caplog.records if record.message == "drain ended"] == ["exec"]  # type: ignore[attr-defined]
+    asked, ended = [record for record in caplog.records if record.name == "infscale.drain.ledger"]
+    assert (asked.form, asked.client, ended.form) == ("exec", "127.0.0.1", "exec")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
     ("body", "status"),
     [
+        (b"x" * MAX_REPORT_BYTES, 400),
+        (b"x" * (MAX_REPORT_BYTES + 1), 413),
         (b"", 400),
         (b"{}", 400),
         (b"[]", 400),
@@ -210,6 +282,9 @@ def test_a_report_that_is_none_is_refused(body: bytes, status: int) -> None:
     with RawServer(lambda call: call.page(IDLE)) as engine, pod(engine) as it:
         answer = it.post(body)
         assert (answer.status_code, answer.text.count("\n")) == (status, 1)
+        assert answer.text.startswith(
+            "/drain/report: " if status == 400 else f"a report of {len(body)} bytes: expected"
+        )
         assert it.counters.totals() == DrainCounters().totals()
 
 
@@ -218,8 +293,21 @@ def test_reports_come_from_this_pod(client: str, status: int) -> None:
     """The port is open to the network: nobody out there writes this Pod's metrics."""
     body = DrainReport("idle").to_json().encode()
     with RawServer(lambda call: call.page(IDLE)) as engine, pod(engine) as it:
-        assert it.router.dispatch(Request("POST", "/drain/report", body=body, client=client)).status == status
+        answer = it.router.dispatch(Request("POST", "/drain/report", body=body, client=client))
+        assert answer.status == status
         assert it.ended("idle") == (status == 200)
+    if status == 403:
+        assert answer.body == b"reports are taken from this Pod alone: post to 127.0.0.1\n"
+
+
+@pytest.mark.parametrize("client", ["127.0.0.1", "10.0.0.7"])
+def test_who_is_not_in_this_pod_learns_the_outcome_alone(client: str) -> None:
+    """What the engine is and how busy it was is told to this Pod, and to the sidecar's log."""
+    with RawServer(lambda call: call.page(IDLE)) as engine, pod(engine) as it:
+        told = json.loads(it.router.dispatch(Request("GET", "/drain", client=client)).body)
+    assert told["outcome"] == "idle"
+    assert (told.keys() == {"outcome"}) == (client == "10.0.0.7")
+    assert ("engine" in told) == (client == "127.0.0.1")
 
 
 def test_methods() -> None:
@@ -241,34 +329,134 @@ def test_requests_cut_of_the_exec_form_are_counted() -> None:
         until(lambda: it.cut() == 9)
 
 
-def test_the_sidecars_own_hook_waits_for_the_engine() -> None:
-    """Without native sidecars: it stays while a hook is at work or the port answers, and goes when refused twice."""
-    engine, last = RawServer(lambda call: call.page(BUSY)), []
-    with engine, pod(engine) as it:
-        it.mark.set()
-        it.post(json.dumps({"event": "started"}).encode())
-        thread = threading.Thread(target=lambda: last.append(it.endpoint.wait_until_left()))
-        thread.start()
-        engine.close()
-        thread.join(4.0)
-        assert not last, "an exec hook had not said that it ended"
-        it.post(DrainReport("gone", grace_s=15, deadline_s=10).to_json().encode())
-        thread.join(LONG_S)
-    assert last == ["engine left"]
+def test_requests_cut_are_those_of_the_engine_that_ended() -> None:
+    """Two engines, one busy at the deadline: the sidecar sees that one end, and counts what it had."""
+    one, two = RawServer(lambda call: call.page(IDLE)), RawServer(lambda call: call.page(BUSY))
+    with one, two, pod(one, two, grace_s=6.0) as it:
+        report = it.drain()
+        assert (report.outcome, report.inflight) == ("deadline", 9)
+        one.close()
+        two.close()
+        until(lambda: it.cut() == 9)
 
 
-def test_the_sidecars_own_hook_returns_in_time() -> None:
-    """Without native sidecars: of an engine that never leaves it comes back at G-3, counted from the mark."""
-    passed_s = [0.0]
-    mark = TerminationMark(lambda: time.monotonic() + passed_s[0])
-    marked_s = time.monotonic()
-    mark.set()
-    with RawServer(lambda call: call.page(BUSY)) as engine, pod(engine, grace_s=30.0, mark=mark) as it:
-        passed_s[0] = 26.0
-        assert it.endpoint.wait_until_left() == "time is up"
-        assert time.monotonic() - marked_s >= 0.99  # 27 s after the mark
-        passed_s[0] = 27.0
-        assert it.endpoint.wait_until_left() == "time is up"
+def test_an_engine_that_restarts_after_the_drain_cut_its_requests() -> None:
+    """The drain's last page is remembered: another process answers at the first look already."""
+    restarted = threading.Event()
+
+    def answer(call: Call) -> None:
+        call.page(BUSY + b"process_start_time_seconds %d\n" % (1_700_000_900 if restarted.is_set() else 1_700_000_000))
+
+    with RawServer(answer) as engine, pod(engine, grace_s=6.0) as it:
+        engine_read = it.endpoint._engines[0].read
+
+        def read(timeout_s: float) -> Reading | ReadFailure:
+            restarted.set()
+            return engine_read(timeout_s)
+
+        it.endpoint._engines = (replace(it.endpoint._engines[0], read=read),)
+        assert it.drain().inflight == 9
+        until(lambda: it.cut() == 9)
+
+
+@pytest.mark.parametrize(("engines", "inflight", "cut"), [(1, 4, 4), (1, None, 0), (2, 4, 0)])
+def test_a_report_of_an_engine_that_is_gone_already(engines: int, inflight: int | None, cut: int) -> None:
+    """What the hook saw last was cut; of several engines a report does not say which one it is about."""
+    waiter = Waiter(*[[REFUSED]] * engines)
+    report = DrainReport("deadline", inflight=inflight, grace_s=30, deadline_s=25)
+    waiter.tell(report.to_json().encode())
+    until(lambda: waiter.looks == engines and not any(t.name == "drain-cut" for t in threading.enumerate()))
+    assert dict(waiter.counters.totals().cut)["deadline"] == cut
+
+
+def test_a_drain_that_goes_on_for_a_later_caller_counts_from_its_arrival() -> None:
+    """A caller that came 100 s ago has no time left in a grace period of 15 s: the engine is not read for it again."""
+    with RawServer(lambda call: call.page(IDLE)) as engine, pod(engine) as it:
+        report = it.endpoint._drain(time.monotonic() - 100.0)
+    assert (report.outcome, report.reads) == ("deadline", 0)
+    assert 100 <= report.seconds < 200
+
+
+REFUSED = ReadFailure("unreachable", "refused", "nothing listens")
+HANGS = ReadFailure("saturated", "timeout", "busy")
+
+
+class Waiter:
+    """The sidecar's own hook on a driven clock, beside engines that are found so at each of its looks.
+
+    Attributes:
+        now_s: seconds since the mark was set.
+        at: what happens when a second has come.
+    """
+
+    def __init__(self, *engines: list[ReadFailure], grace_s: float = 30.0, marked_s: float = 0.0) -> None:
+        self.now_s, self.looks = -marked_s, 0
+        self.at: dict[float, Callable[[], object]] = {}
+        mark = TerminationMark(lambda: self.now_s)
+        mark.set()
+        self.now_s = 0.0
+        options = DrainOptions("http://127.0.0.1:9/metrics", grace_s=grace_s)
+        beside = [Beside(options, (), lambda: None, functools.partial(self._read, list(found))) for found in engines]
+        self.counters = DrainCounters()
+        self.endpoint = DrainEndpoint(beside, mark, self.counters, clock=lambda: self.now_s, sleep=self._sleep)
+        self.router = Router()
+        self.endpoint.add_routes(self.router)
+
+    def _read(self, found: list[ReadFailure], timeout_s: float) -> ReadFailure:
+        assert timeout_s in (2.0, 0.5), "of a look, and of one after the drain"
+        self.looks += 1
+        return found.pop(0) if len(found) > 1 else found[0]
+
+    def _sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now_s += seconds
+        self.at.pop(self.now_s, lambda: None)()
+
+    def tell(self, body: bytes) -> None:
+        """An exec hook posts."""
+        assert self.router.dispatch(Request("POST", "/drain/report", body=body, client="127.0.0.1")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("looks", "left_s", "why"),
+    [
+        ([[REFUSED]], 3.0, "engine left"),
+        ([[HANGS, REFUSED]], 4.0, "engine left"),
+        ([[REFUSED, HANGS, REFUSED]], 5.0, "engine left"),
+        ([[REFUSED, HANGS, HANGS, REFUSED, HANGS]], 27.0, "time is up"),
+        ([[REFUSED], [HANGS, HANGS, REFUSED]], 5.0, "engine left"),
+        ([[HANGS]], 27.0, "time is up"),
+    ],
+)
+def test_the_sidecars_own_hook_waits_for_the_engine(looks: list[list[ReadFailure]], left_s: float, why: str) -> None:
+    """Without native sidecars: it comes back once each engine refused twice in a row, at the latest at G-3.
+
+    It does not look in the first 2 s: the engine's own hook may be that much later.
+    """
+    waiter = Waiter(*looks)
+    assert (waiter.endpoint.wait_until_left(), waiter.now_s) == (why, left_s)
+
+
+@pytest.mark.parametrize(
+    ("marked_s", "left_s", "looks"), [(2.0, 1.0, 2), (1.9, 3.0, 2), (26.75, 0.25, 1), (27.0, 0.0, 0)]
+)
+def test_the_sidecars_own_hook_counts_from_the_mark(marked_s: float, left_s: float, looks: int) -> None:
+    """Whoever asks later does not wait longer."""
+    waiter = Waiter([REFUSED], marked_s=marked_s)
+    waiter.endpoint.wait_until_left()
+    assert (waiter.now_s, waiter.looks) == (left_s, looks)
+
+
+def test_the_sidecars_own_hook_stays_while_the_engines_hook_is_at_work() -> None:
+    """An exec hook says when it starts and when it has ended; one that was killed is waited for up to its deadline."""
+    waiter = Waiter([REFUSED])
+    waiter.tell(json.dumps({"event": "started"}).encode())
+    waiter.at[10.0] = lambda: waiter.tell(DrainReport("gone", grace_s=15, deadline_s=10).to_json().encode())
+    assert (waiter.endpoint.wait_until_left(), waiter.now_s) == ("engine left", 11.0)
+    waiter = Waiter([REFUSED], grace_s=60.0, marked_s=10.0)
+    waiter.at[5.0] = lambda: waiter.tell(json.dumps({"event": "started"}).encode())
+    waiter.tell(json.dumps({"event": "started"}).encode())
+    assert (waiter.endpoint.wait_until_left(), waiter.now_s) == ("time is up", 47.0)
 
 
 @pytest.mark.parametrize(("terminating", "kept_s"), [(False, 900), (True, 30)])

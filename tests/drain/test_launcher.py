@@ -192,7 +192,7 @@ def test_odd_options(hooks):
         "infscale-drain: ignored --what: unknown option",
         "infscale-drain: ignored --exit-reserve 'soon': expected seconds, as 30",
         "infscale-drain: ignored word: unknown option",
-        "infscale-drain: ignored grace 8.0: it is 15.0",
+        "infscale-drain: ignored --grace 8.0: it is 15.0",
     ]
     assert "--what: unknown option" in report.note
 

@@ -35,6 +35,8 @@ def test_report_is_one_line_with_every_field() -> None:
     line = FULL.to_json()
     assert "\n" not in line
     assert json.loads(line) == {**vars(FULL), "inflight": 3}
+    assert '"inflight": 3,' in line, "a whole count has no fraction"
+    assert json.loads(DrainReport("idle", seconds=6.12356).to_json())["seconds"] == 6.124
 
 
 @given(
@@ -50,6 +52,20 @@ def test_report_there_and_back(outcome: str, seconds: float, connections: int | 
     assert DrainReport.from_json(FULL.to_json()) == FULL
 
 
+def test_a_part_of_a_request_in_flight_is_taken() -> None:
+    """An engine may show a gauge of 0.5; its other fields are whole."""
+    assert DrainReport.from_json('{"outcome": "deadline", "inflight": 0.5, "seconds": 1.25}').inflight == 0.5
+    assert json.loads(DrainReport("deadline", inflight=0.5).to_json())["inflight"] == 0.5
+
+
+def test_a_report_of_the_greatest_size_is_taken() -> None:
+    """16 KiB are read, and one byte more is not; whose report it was is said where it is known."""
+    line = DrainReport("idle").to_json()
+    assert DrainReport.from_json(line.ljust(MAX_REPORT_BYTES)) == DrainReport("idle")
+    with pytest.raises(ConfigError, match=r"^a report of 16385 bytes: expected at most 16384$"):
+        DrainReport.from_json(line.ljust(MAX_REPORT_BYTES + 1))
+
+
 def test_unknown_fields_are_left_out() -> None:
     """An older sidecar takes a newer hook's report."""
     assert DrainReport.from_json('{"outcome": "idle", "colour": "red"}') == DrainReport("idle")
@@ -61,14 +77,17 @@ def test_unknown_fields_are_left_out() -> None:
         ("", "not JSON"),
         ("[]", "expected a mapping"),
         ("{}", "outcome: missing"),
+        ("nothing", "not JSON (Expecting value: line 1 column 1 (char 0)): expected a drain's report"),
         ('{"outcome": "done"}', "expected one of idle, fresh"),
+        ('{"outcome": "done"}', "got 'done'"),
         ('{"outcome": 7}', "expected text"),
         ('{"outcome": "idle", "reads": 1.5}', "reads: expected a whole number"),
         ('{"outcome": "idle", "reads": true}', "reads: expected a number"),
         ('{"outcome": "idle", "seconds": -1}', "seconds: expected a number from 0"),
         ('{"outcome": "idle", "seconds": NaN}', "seconds: expected a number"),
         ('{"outcome": "idle", "inflight": "3"}', "inflight: expected a number"),
-        ('{"outcome": "idle", "restarted": 1}', "restarted: expected true or false"),
+        ('{"outcome": "idle", "restarted": 1}', "restarted: expected true or false, got the number 1"),
+        ('{"outcome": "idle", "reads": 1000000001}', "reads: expected a number from 0 to"),
         ('{"outcome": "idle", "reads": 1' + "0" * 400 + "}", "reads: expected a number, got the number 1000"),
         ('{"outcome": "idle", "engine": ["vllm"]}', "engine: expected text"),
         ("[" * 15000, "not JSON"),

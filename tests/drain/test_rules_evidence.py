@@ -116,7 +116,8 @@ def test_rule_17_gauges_that_vanish_are_not_a_fresh_engine() -> None:
     """A page like a new engine's, without a restart, is a page without its gauges: busy."""
     fresh = "vllm:cache_config_info 1\n"
     report = drained(page(generated=None), fresh, grace_s=15)
-    assert (report.outcome, report.missing) == ("deadline", 4)
+    assert (report.outcome, report.missing, report.busy_reads) == ("deadline", 4, 4)
+    assert report.note == "the engine's gauges were there before and are gone, though it did not restart"
     assert drained(fresh).outcome == "fresh"
 
 
@@ -124,6 +125,22 @@ def test_rule_18_queued_bytes_keep_the_engine_busy() -> None:
     """Established client connections to the engine's port with bytes queued keep the engine busy."""
     report = drained(page(), clients=[QUEUED, QUEUED, ONE])
     assert (report.outcome, report.reads, report.busy_reads, report.connections) == ("idle", 4, 2, 1)
+
+
+def test_rule_18_queued_bytes_are_said() -> None:
+    """A drain that ran into its deadline because of them says so, with what the gauges said."""
+    report = drained(page(), clients=[QUEUED], grace_s=15)
+    assert (report.outcome, report.inflight, report.engine) == ("deadline", 0, "vllm")
+    assert report.note == "the gauges are at 0, but 1 client connection(s) have bytes queued"
+
+
+@pytest.mark.parametrize("clients", [NONE, QUEUED])
+@pytest.mark.parametrize("running", [0, 2])
+def test_rule_17_restart_is_reported_whatever_else_is_found(running: int, clients: Clients) -> None:
+    """Busy, idle or with bytes queued: another process answers, and the report says it."""
+    began = [page(running=running) + b"process_start_time_seconds %d\n" % at for at in (1_700_000_000, 1_700_000_400)]
+    assert drained(*began, clients=[clients], grace_s=15).restarted is True
+    assert drained(began[0], clients=[clients], grace_s=15).restarted is False
 
 
 def test_rule_18_idle_keep_alive_does_not() -> None:

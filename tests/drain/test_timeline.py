@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from infscale import scrape
 from infscale.drain.connections import Clients
 from infscale.drain.options import DrainOptions
+from infscale.drain.report import DrainReport
 from infscale.drain.run import ReadNote, drain
 from infscale.drain.timeline import GONE, OUTCOMES, READ_S, Done, Timeline, Wait
 from infscale.drain.verdict import BUSY, HTTP, IDLE, KINDS, REFUSED, Verdict, judge
@@ -79,6 +80,21 @@ def test_refusals_before_and_after_an_answer() -> None:
         assert timeline.next(7.0, away) == Done(outcome)
 
 
+def test_what_shows_no_gauges_is_waited_for_while_clients_are_connected() -> None:
+    """By itself the drain goes by connections; told to return it does, at the second answer without gauges."""
+    unmeasured = Verdict(HTTP, answered=True, clients=Clients(1))
+    for told, step in (({}, Wait(1.0)), ({"http_error_returns": True}, Done("http"))):
+        timeline = Timeline(DrainOptions(URL).schedule, **told)
+        assert timeline.next(5.0, unmeasured) == Wait(1.0)
+        assert timeline.next(6.0, unmeasured) == step
+
+
+def test_clients_are_seen_beside_a_read_that_failed() -> None:
+    """Where TLS fails the drain goes by them."""
+    failure = ScrapeFailure("tls", "handshake failed", True, 0.01)
+    assert judge(failure, source="engine", clients=Clients(2)) == Verdict("tls", "handshake failed", clients=Clients(2))
+
+
 def test_leader_is_read_instead_of_the_worker() -> None:
     """A worker of a multi-Pod replica waits for its leader, whose clients it cannot see."""
     with raw_server(serving(BUSY_PAGE, BUSY_PAGE, IDLE_PAGE)) as leader:
@@ -100,6 +116,66 @@ def test_leader_that_is_gone() -> None:
             fetch=lambda _target, *, timeout_s, answers=answers: next(answers, lost),
         )
         assert report.outcome == outcome
+
+
+def drain_of(*answers: Page | ScrapeFailure, grace_s: float = 15, engine: str = "") -> DrainReport:
+    """A drain whose reads give these answers in turn, and the last again and again."""
+    left = list(answers)
+    clock = Clock()
+    return drain(
+        DrainOptions("http://leader.llm.svc:8000/metrics", grace_s=grace_s, engine=engine),
+        clock=clock,
+        sleep=clock.sleep,
+        fetch=lambda _target, *, timeout_s: left.pop(0) if len(left) > 1 else left[0],
+    )
+
+
+def test_what_is_not_gone() -> None:
+    """A host that does not answer in time, or a connection that breaks, may be an engine that is too busy."""
+    for failure in (
+        ScrapeFailure("timeout", "timed out", False, 2.0),
+        ScrapeFailure("timeout", "timed out", True, 2.0),
+        ScrapeFailure("reset", "connection reset", True, 0.01),
+    ):
+        report = drain_of(Page(200, "", BUSY_PAGE, 0.01), failure)
+        assert (report.outcome, report.timeouts) == ("deadline", 4 if failure.kind == "timeout" else 0)
+
+
+def test_an_engine_that_wants_a_key_has_answered() -> None:
+    """Its 401 is an answer: when the port is closed after it, the engine is gone, and was not moved elsewhere."""
+    refused = ScrapeFailure("refused", "nothing listens", False, 0.01)
+    assert drain_of(Page(401, "", b"", 0.01), refused).outcome == "gone"
+    assert drain_of(Page(302, "", b"", 0.01), refused).outcome == "gone"
+    assert drain_of(ScrapeFailure("http", "no HTTP", True, 0.01), refused).outcome == "refused"
+
+
+def test_what_a_report_says() -> None:
+    """A line for a person where the numbers do not say it, and none where they do; each fault under its name."""
+    report = drain_of(Page(200, "", BUSY_PAGE, 0.01))
+    assert (report.outcome, report.note, report.connections) == ("deadline", "3 request(s) still in flight", None)
+    assert (report.timeouts, report.missing, report.unusable) == (0, 0, 0)
+    assert drain_of(Page(200, "", IDLE_PAGE, 0.01)).note == ""
+    report = drain_of(ScrapeFailure("refused", "nothing listens", False, 0.01))
+    assert report.note == (
+        "nothing listens: only the settle time was waited for; was the engine moved by its own --port?"
+    )
+    report = drain_of(Page(200, "", IDLE_PAGE + b"vllm:num_requests_running NaN\n", 0.01))
+    assert (report.outcome, report.unusable, report.missing, report.timeouts) == ("deadline", 5, 0, 0)
+    report = drain_of(Page(401, "", b"", 0.01))
+    assert report.note.endswith("; clients' connections cannot be seen, so it returned")
+
+
+def test_why_no_page_came_names_the_engines_own_flag() -> None:
+    """The address, the status and what to start the engine with; without the engine's name, what any may need."""
+    page = Page(501, "", b"", 0.01)
+    told = drain_of(page, engine="llama.cpp")
+    assert (told.outcome, told.engine) == ("http", "llama.cpp")
+    assert told.note.startswith("leader.llm.svc:8000: HTTP 501: ")
+    assert "start llama-server with --metrics" in told.note
+    assert "SGLang --enable-metrics" in drain_of(page).note
+    assert "expected 200" in drain_of(Page(400 + 99, "", b"", 0.01)).note
+    assert drain_of(Page(399, "", b"", 0.01)).outcome == "deadline"
+    assert drain_of(Page(400, "", b"", 0.01)).outcome == "http"
 
 
 def test_leaders_certificate_is_checked_where_a_token_is_sent(tmp_path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -64,6 +65,25 @@ def test_all_must_be_idle_at_the_same_time() -> None:
     assert combined(reports).reads == 6
 
 
+def test_the_second_look_is_the_end_of_an_engine() -> None:
+    """Its outcome, what is in flight and connected are those of the second look; what was counted is of both."""
+    clock = Clock(6.0, 20.0, 25.0)
+    looks = [
+        DrainReport("idle", 6.0, reads=2, inflight=0, connections=4, missing=1, note="first"),
+        DrainReport("deadline", 25.0, reads=5, busy_reads=5, inflight=3, connections=2, restarted=True),
+    ]
+
+    def first() -> DrainReport:
+        report = looks.pop(0)
+        clock.reach(report.seconds)
+        return report
+
+    reports = drain_together([first, Engine(clock, (20.0, "idle")).drain], clock)
+    assert reports[0] == DrainReport(
+        "deadline", 25.0, 7, 5, missing=1, inflight=3, connections=2, restarted=True, note="first"
+    )
+
+
 def test_a_client_that_came_back_to_the_first_engine_is_waited_for() -> None:
     """The first engine is busy again when the second is done: then the second is looked at again, too."""
     clock = Clock(6.0, 40.0, 60.0, 61.0)
@@ -97,6 +117,10 @@ def test_idle_within_a_read_of_each_other_is_at_the_same_time() -> None:
     engines = [Engine(clock, (6.0, "idle")), Engine(clock, (6.5, "idle"))]
     drain_together([engine.drain for engine in engines], clock)
     assert [engine.drains for engine in engines] == [1, 1]
+    clock = Clock(6.0, 9.0)
+    engines = [Engine(clock, (6.0, "idle")), Engine(clock, (9.0, "fresh"))]
+    drain_together([engine.drain for engine in engines], clock)
+    assert [engine.drains for engine in engines] == [1, 1], "a wait and the longest read apart"
 
 
 def test_the_worst_outcome_is_the_pods() -> None:
@@ -120,12 +144,50 @@ def test_counts_add_up_and_notes_say_which_engine() -> None:
     assert combined([IDLE, DrainReport("idle", restarted=True)]).restarted
 
 
+def test_one_report_of_two() -> None:
+    """Every field: sums, the longest time, and what is the Pod's."""
+    both = DrainReport(
+        "idle",
+        seconds=7.0,
+        reads=3,
+        busy_reads=1,
+        timeouts=1,
+        missing=2,
+        unusable=4,
+        inflight=0,
+        connections=5,
+        grace_s=30,
+        deadline_s=25,
+        engine="vllm",
+        note="it is",
+    )
+    assert combined([both, replace(both, seconds=6.0, grace_s=31, deadline_s=26)]) == DrainReport(
+        "idle", 7.0, 6, 2, 2, 4, 8, 0, 10, 30, 25, "vllm", note="engine 1: it is; engine 2: it is"
+    )
+    blind = replace(both, connections=None, inflight=None)
+    assert (combined([blind, blind]).connections, combined([blind, both]).connections) == (None, 5)
+
+
+def test_nothing_holds_a_process_that_is_told_to_stop() -> None:
+    """Drains run on threads that end with the process, each with its engine's number in its name."""
+    seen: list[tuple[str, bool]] = []
+
+    def drain() -> DrainReport:
+        seen.append((threading.current_thread().name, threading.current_thread().daemon))
+        return IDLE
+
+    drain_together([drain, drain], time.monotonic)
+    assert sorted(seen) == [("drain-1", True), ("drain-2", True)]
+
+
 def test_a_fault_of_ours_is_no_hang(caplog: pytest.LogCaptureFixture) -> None:
-    """A drain that raises ends all, and the log has it."""
+    """A drain that raises ends all, and the log has it, with the engine's number."""
 
     def broken() -> DrainReport:
         raise ValueError("a fault of ours")
 
     with pytest.raises(RuntimeError, match=r"1 engine\(s\)"):
-        drain_together([broken, lambda: IDLE], time.monotonic)
+        drain_together([lambda: IDLE, broken], time.monotonic)
     assert "a fault of ours" in caplog.text
+    (line,) = caplog.records
+    assert (line.message, line.engine) == ("drain failed", 2)  # type: ignore[attr-defined]

@@ -5,7 +5,6 @@ Exit status: 0 whatever came of it, 2 bad usage.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -13,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from infscale.cli.config_file import config_file_option, every_setting
+from infscale.cli.drain_options import options_of
 from infscale.cli.engine_options import chosen
 from infscale.cli.options import SECONDS, URL, option
-from infscale.errors import UsageError
+from infscale.errors import UsageError, printable
 
 if TYPE_CHECKING:
     from infscale.config_values import Config
@@ -70,7 +70,6 @@ def command(config_file: Config, dry_run: bool, format: str, sidecar_url: str | 
         plan,
         profile=engines.told,
         profiles=engines.profiles,
-        clock=time.monotonic,
         on_read=lambda note: say(_read_line(note)),
     )
     if dry_run:
@@ -85,24 +84,11 @@ def command(config_file: Config, dry_run: bool, format: str, sidecar_url: str | 
 
 
 def _options(flags: dict[str, Any]) -> DrainOptions:
-    from infscale.drain.options import DrainOptions
     from infscale.scrape import Target, check_target
 
     if flags["engine_url"] is None and flags["leader_url"] is None:
         raise UsageError("no engine is named: expected --engine-url URL, as http://127.0.0.1:8000/metrics")
-    options = DrainOptions(
-        url=flags["engine_url"] or flags["leader_url"],
-        engine=flags["engine"] or "",
-        grace_s=flags["grace"],
-        exit_reserve_s=flags["exit_reserve"],
-        max_grace_s=flags["max_grace"],
-        connections=flags["connections"],
-        stale_after_s=flags["drain_stale_after"],
-        on_http_error=flags["on_http_error"],
-        token_file=flags["engine_token_file"],
-        leader_url=flags["leader_url"] or "",
-    )
-    options.check()
+    options = options_of(flags["engine_url"] or flags["leader_url"], flags)
     check_target(Target(options.page_url, token_file=options.token_file, insecure_skip_verify=True))
     return options
 
@@ -118,8 +104,6 @@ def _line_to(*, stderr: bool) -> Callable[[str], None]:
 
 def _read_line(note: ReadNote) -> str:
     """One read: when, its verdict, the numbers, and why."""
-    from infscale.cli.table import printable
-
     verdict = note.verdict
     inflight = "-" if verdict.reading is None else f"{verdict.reading.inflight:g}"
     connections = "-" if verdict.clients is None else f"{verdict.clients.established}"
@@ -135,10 +119,12 @@ def _came(report: DrainReport) -> str:
 
 def _would(report: DrainReport) -> str:
     """What a drain would do if it began now, in a line."""
+    from infscale.drain.options import SETTLE_S
+
     if report.outcome == "deadline":
         return _with_note(f"busy now: a drain would go on, {_time(report)}{_restarted(report)}", report)
     return _with_note(
-        f"{report.outcome} now: a drain would settle and return after about {5 + report.seconds:.0f} s", report
+        f"{report.outcome} now: a drain would settle and return after about {SETTLE_S + report.seconds:.0f} s", report
     )
 
 
@@ -151,6 +137,4 @@ def _restarted(report: DrainReport) -> str:
 
 
 def _with_note(text: str, report: DrainReport) -> str:
-    from infscale.cli.table import printable
-
     return f"{text}: {printable(report.note)}" if report.note else text

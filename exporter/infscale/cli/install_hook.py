@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from infscale.cli.config_file import config_file_option, every_setting
+from infscale.cli.drain_options import check_limit, options_of
 from infscale.cli.engine_options import chosen
 from infscale.cli.options import SECONDS, URL, option
 
@@ -52,7 +53,7 @@ def command(folder: Path, config_file: Config, **flags: Any) -> int:
     from infscale.drain.launcher import NAME
     from infscale.engines import PROFILES
 
-    _check(flags)
+    check_limit(options_of(flags["engine_url"], flags))
     engines = chosen(config_file, flags["engine"], flags["engine_select"])
     profiles = [engines.told] if engines.told else engines.profiles
     defaults = _defaults(flags)
@@ -62,28 +63,6 @@ def command(folder: Path, config_file: Config, **flags: Any) -> int:
     click.echo(f"lifecycle:\n  preStop:\n    exec:\n      command: {json.dumps(words)}")
     click.echo(f"# and in the Pod's spec:\nterminationGracePeriodSeconds: {flags['grace']}")
     return 0
-
-
-def _check(flags: dict[str, Any]) -> None:
-    """Refuses what contradicts itself, which a hook at work would have to put right.
-
-    Raises:
-        UsageError: in the words of the drain itself.
-    """
-    from infscale.drain.options import DrainOptions
-
-    DrainOptions(
-        url=flags["engine_url"],
-        engine=flags["engine"] or "",
-        grace_s=flags["grace"],
-        exit_reserve_s=flags["exit_reserve"],
-        max_grace_s=flags["max_grace"],
-        connections=flags["connections"],
-        stale_after_s=flags["drain_stale_after"],
-        on_http_error=flags["on_http_error"],
-        token_file=flags["engine_token_file"],
-        leader_url=flags["leader_url"] or "",
-    ).check()
 
 
 def _defaults(flags: dict[str, Any]) -> list[str]:

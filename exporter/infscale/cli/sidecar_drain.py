@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from infscale.cli.drain_options import check_limit, options_of
 from infscale.cli.options import SECONDS, F, option
-from infscale.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from infscale.drain.endpoint import DrainEndpoint
     from infscale.drain.mark import TerminationMark
-    from infscale.drain.options import DrainOptions
     from infscale.engines.profile import Profile
     from infscale.metrics.drains import DrainCounters
     from infscale.sidecar import Engine
@@ -39,17 +38,8 @@ def check_drain(flags: dict[str, Any]) -> None:
     Raises:
         UsageError: in one line.
     """
-    from infscale.drain.options import MIN_WINDOW_S
-
     for url in flags["engine_url"]:
-        options = _options(url, flags)
-        options.check()
-        least_s = options.exit_reserve_s + MIN_WINDOW_S
-        if options.effective_grace_s < least_s:
-            raise UsageError(
-                f"--max-grace is {options.effective_grace_s:g} s: expected at least {least_s:g} s, "
-                "10 s more than --exit-reserve, or no time is left to drain"
-            )
+        check_limit(options_of(url, flags))
 
 
 def endpoint_of(
@@ -73,22 +63,8 @@ def endpoint_of(
 
     def beside(engine: Engine, url: str) -> Beside:
         return Beside(
-            _options(url, flags), profiles, lambda: engine.profile, lambda timeout_s: engine.read(timeout_s)[0]
+            options_of(url, flags), profiles, lambda: engine.profile, lambda timeout_s: engine.read(timeout_s)[0]
         )
 
     pairs = zip(engines, flags["engine_url"], strict=True)
     return DrainEndpoint([beside(engine, url) for engine, url in pairs], mark, counters)
-
-
-def _options(url: str, flags: dict[str, Any]) -> DrainOptions:
-    from infscale.drain.options import DrainOptions
-
-    return DrainOptions(
-        url,
-        grace_s=flags["grace"],
-        exit_reserve_s=flags["exit_reserve"],
-        max_grace_s=flags["max_grace"],
-        connections=flags["connections"],
-        stale_after_s=flags["drain_stale_after"],
-        token_file=flags["engine_token_file"],
-    )

@@ -33,6 +33,9 @@ _SECONDS = {
     "--max-grace": "max_grace_s",
     "--drain-stale-after": "stale_after_s",
 }
+FLAGS = {name: flag for flag, name in {**_TEXTS, **_SECONDS}.items()}
+"""What a field of `DrainOptions` is called on the command line."""
+
 _SWITCHES = {"--connections": True, "--no-connections": False}
 _SWITCHED = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False, "auto": None}
 

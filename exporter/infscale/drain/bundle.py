@@ -51,7 +51,6 @@ from {ENTRY} import main
 
 sys.exit(main(sys.argv[1:]))
 """
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can tell
 
 
 def install(folder: Path, defaults: Sequence[str], profiles: Iterable[Profile] = ()) -> None:
@@ -82,9 +81,9 @@ def install(folder: Path, defaults: Sequence[str], profiles: Iterable[Profile] =
 def zip_application() -> bytes:
     """The bytes of `infscale-drain.pyz`."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(out, "w") as archive:
         for path, source in [("__main__.py", _MAIN.encode()), *sorted(_sources().items())]:
-            info = zipfile.ZipInfo(path, _EPOCH)
+            info = zipfile.ZipInfo(path)  # of 1980, the earliest that a zip file can tell
             info.create_system, info.external_attr = 3, 0o644 << 16
             archive.writestr(info, source)
     return out.getvalue()

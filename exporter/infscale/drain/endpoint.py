@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -42,6 +43,7 @@ class DrainEndpoint:
         mark: the Pod-termination mark.
         counters: what adds up over the drains.
         clock: monotonic seconds.
+        sleep: waits for so many seconds, where the sidecar's own hook waits.
     """
 
     def __init__(
@@ -51,13 +53,14 @@ class DrainEndpoint:
         counters: DrainCounters,
         *,
         clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._engines = tuple(engines)
-        self._mark, self._clock = mark, clock
+        self._mark, self._clock, self._sleep = mark, clock, sleep
         self._schedule = engines[0].options.schedule
         self._ledger = Ledger(counters, clock)
         self._room = WaitingRoom(self._drain, self._schedule, clock)
-        self._exec_until_s = -1.0  # an exec hook is at work until then, unless it says earlier that it is not
+        self._exec_until_s = -math.inf  # an exec hook is at work until then, unless it says earlier that it is not
 
     def look_for(self, profiles: tuple[Profile, ...]) -> None:
         """Look for these engines in the drains that begin from now on (a reload)."""
@@ -75,14 +78,14 @@ class DrainEndpoint:
         drain that began with the mark would return.
         """
         if self._mark.age_s() < TOGETHER_S:
-            time.sleep(TOGETHER_S)  # the engine's hook may be a little later
+            self._sleep(TOGETHER_S)  # the engine's hook may be a little later
         refused = 0
         while (left_s := self._schedule.return_s - self._mark.age_s()) > 0:
             at_work = self._room.running or self._clock() < self._exec_until_s
             refused = 0 if at_work or not self._all_refuse() else refused + 1
             if refused == 2:  # one refusal never ends a wait
                 return LEFT
-            time.sleep(min(INTERVAL_S, left_s))
+            self._sleep(min(INTERVAL_S, left_s))
         return TIME_IS_UP
 
     def _all_refuse(self) -> bool:
@@ -93,12 +96,15 @@ class DrainEndpoint:
         """`GET /drain`."""
         self._ledger.began(HTTP_GET, request.client)
         try:
-            report = self._room.wait()
+            report = self._room.wait(request.client)
         except TooManyError:
+            self._ledger.turned_away(request.client)
             return text_response(503, f"{MAX_CALLERS} callers wait for the drain already", {"Retry-After": "1"})
         if report is None:
             return text_response(500, "the drain failed; the log of this process says more")
-        return Response(body=f"{report.to_json()}\n".encode(), content_type="application/json")
+        # Anybody may ask: whoever is not in this Pod learns how it ended, and no more. Kubelet reads none of it.
+        told = report.to_json() if _is_loopback(request.client) else json.dumps({"outcome": report.outcome})
+        return Response(body=f"{told}\n".encode(), content_type="application/json")
 
     def _drain(self, start_s: float) -> DrainReport:
         """One drain of all engines, that began at `start_s`."""
@@ -146,7 +152,7 @@ class DrainEndpoint:
             report = DrainReport.from_json(request.body, source="/drain/report")
         except ConfigError as error:
             return text_response(400, str(error))
-        self._exec_until_s = -1.0
+        self._exec_until_s = -math.inf
         # Of several engines the report is about one, and does not say which: each is looked at.
         inflight = report.inflight or 0.0 if len(self._engines) == 1 else 0.0
         self._ledger.ended(report, EXEC, [Left(engine, inflight) for engine in self._engines])

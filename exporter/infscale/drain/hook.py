@@ -20,7 +20,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Sequence
 
-from infscale.drain.arguments import Arguments, parse
+from infscale.drain.arguments import FLAGS, Arguments, parse
 
 if TYPE_CHECKING:
     from infscale.drain.options import DrainOptions
@@ -63,8 +63,9 @@ def _drain(arguments: Arguments, begin_s: float) -> None:
     Raises:
         UsageError: nothing can be made of a URL.
     """
+    from infscale.drain.report import MAX_NOTE_CHARACTERS
     from infscale.drain.run import drain
-    from infscale.drain.tell import POST_S, append, post
+    from infscale.drain.tell import append, post
 
     options = _options(arguments)
     profiles = _profiles(arguments)
@@ -72,16 +73,23 @@ def _drain(arguments: Arguments, begin_s: float) -> None:
         arguments.ignored.append(f"engine {options.engine!r}: known are {', '.join(sorted(profiles))}")
         options = replace(options, engine="")
     _complain([f"ignored {what}" for what in arguments.ignored])
-    sidecar = f"{arguments.sidecar_url.rstrip('/')}/drain/report" if arguments.sidecar_url else ""
+    sidecar = arguments.sidecar_url and f"{arguments.sidecar_url.rstrip('/')}/drain/report"
     post(sidecar, _started(options))
     report = drain(options, profiles=tuple(profiles.values()), clock=_clock(begin_s))
     if arguments.ignored:
-        report = replace(report, note="; ".join([*filter(None, [report.note]), *arguments.ignored]))
+        note = "; ".join([*filter(None, [report.note]), *arguments.ignored])
+        report = replace(report, note=note[:MAX_NOTE_CHARACTERS])
     line = report.to_json() + "\n"
     append(arguments.report_file, line)
     _print(line)
-    left_s = begin_s + options.schedule.return_s - time.monotonic()
-    post(sidecar, line, min(POST_S, max(_LEAST_POST_S, left_s - _LEAST_POST_S)))
+    post(sidecar, line, _post_s(begin_s + options.schedule.return_s - time.monotonic()))
+
+
+def _post_s(left_s: float) -> float:
+    """How long the sidecar may take with the report, when the hook must have returned in so many seconds."""
+    from infscale.drain.tell import POST_S
+
+    return min(POST_S, max(_LEAST_POST_S, left_s - _LEAST_POST_S))
 
 
 def _options(arguments: Arguments) -> DrainOptions:
@@ -92,17 +100,17 @@ def _options(arguments: Arguments) -> DrainOptions:
     """
     from infscale.drain.options import MAX_GRACE_S, MIN_GRACE_S, MIN_WINDOW_S, ON_HTTP_ERROR, DrainOptions
 
-    usual = DrainOptions(URL)
-    given: Dict[str, Any] = {"url": URL, **arguments.options}
-    given["grace_s"] = min(max(given.get("grace_s", usual.grace_s), MIN_GRACE_S), MAX_GRACE_S)
-    given["exit_reserve_s"] = min(given.get("exit_reserve_s", usual.exit_reserve_s), given["grace_s"] - MIN_WINDOW_S)
+    given: Dict[str, Any] = {**vars(DrainOptions(URL)), **arguments.options}
+    given["grace_s"] = min(max(given["grace_s"], MIN_GRACE_S), MAX_GRACE_S)
+    given["exit_reserve_s"] = min(given["exit_reserve_s"], given["grace_s"] - MIN_WINDOW_S)
     for name in ("max_grace_s", "stale_after_s"):
-        given[name] = given.get(name) or None
-    if given.get("on_http_error", usual.on_http_error) not in ON_HTTP_ERROR:
-        given["on_http_error"] = usual.on_http_error
+        given[name] = given[name] or None
+    if given["on_http_error"] not in ON_HTTP_ERROR:
+        given["on_http_error"] = DrainOptions.on_http_error
     for name, asked in arguments.options.items():
         if given[name] != asked:
-            arguments.ignored.append(f"{name.removesuffix('_s').replace('_', '-')} {asked}: it is {given[name]}")
+            instead = "there is none" if given[name] is None else f"it is {given[name]}"
+            arguments.ignored.append(f"{FLAGS[name]} {asked}: {instead}")
     options = DrainOptions(**given)
     options.check()
     return options
@@ -149,7 +157,7 @@ def _spent_s(started: str) -> float:
     """Seconds since the launcher began, by the clock that it read; 0 without a launcher or that clock."""
     try:
         with open(_UPTIME, "rb") as file:
-            spent_s = float(file.read(64).split()[0]) - float(started)
+            spent_s = float(file.read().split()[0]) - float(started)
     except (OSError, ValueError, IndexError):
         return 0.0
     return spent_s if 0 <= spent_s < _LONGEST_S else 0.0

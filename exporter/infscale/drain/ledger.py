@@ -62,15 +62,25 @@ class Ledger:
     Args:
         counters: what adds up over the drains.
         clock: monotonic seconds.
+        sleep: waits for so many seconds.
     """
 
-    def __init__(self, counters: DrainCounters, clock: Callable[[], float] = time.monotonic) -> None:
-        self._counters, self._clock = counters, clock
+    def __init__(
+        self,
+        counters: DrainCounters,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._counters, self._clock, self._sleep = counters, clock, sleep
         self._room = threading.BoundedSemaphore(_MAX_WATCHED)
 
     def began(self, form: str, client: str) -> None:
         """A drain was asked for."""
         log.info("drain asked for", extra={"form": form, "client": client})
+
+    def turned_away(self, client: str) -> None:
+        """A caller got no place, or lost it; where that is kubelet, the engine is ended without a drain."""
+        log.warning("drain refused: all places are taken", extra={"client": client})
 
     def ended(self, report: DrainReport, form: str, left: Sequence[Left]) -> None:
         """A drain has ended; whoever it could not wait for is looked after from now on, on threads.
@@ -103,7 +113,7 @@ class Ledger:
 
     def _count_cut(self, left: Left, outcome: str, grace_end_s: float) -> None:
         port = split_url(left.engine.options.page_url).port
-        watched = Watched(left.engine.read, Connections(port, closed_too=True), self._clock, time.sleep)
+        watched = Watched(left.engine.read, Connections(port, closed_too=True), self._clock, self._sleep)
         cut = requests_cut(watched, left.inflight, grace_end_s, left.reading)
         if cut:
             self._counters.cut(outcome, cut)

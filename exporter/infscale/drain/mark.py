@@ -11,7 +11,6 @@ line when the engine has left or the grace period leaves no more time.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import socket
@@ -19,6 +18,7 @@ import stat
 import threading
 import time
 from collections.abc import Callable
+from typing import BinaryIO
 
 from infscale.errors import SourceError, UsageError
 
@@ -117,9 +117,10 @@ class MarkSocket:
 
     def _serve(self, client: socket.socket) -> None:
         try:
-            with client, contextlib.suppress(OSError):  # a client that is gone, or says nothing
+            # Suppressed: a client that is gone, or says nothing.
+            with client, client.makefile("rb") as lines, contextlib.suppress(OSError):
                 client.settimeout(_COMMAND_S)
-                command = _line(client)
+                command = _line(lines)
                 if command not in (MARK, WAIT):
                     client.sendall(f"expected {MARK} or {WAIT}\n".encode())
                     return
@@ -164,12 +165,12 @@ def tell(path: str, *, wait: bool = False, on_marked: Callable[[], None] = lambd
     Raises:
         SourceError: no sidecar listens there, or it did not take the mark.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+    with socket.socket(socket.AF_UNIX) as client, client.makefile("rb") as lines:
         client.settimeout(_COMMAND_S)
         try:
             client.connect(path)
             client.sendall(f"{WAIT if wait else MARK}\n".encode())
-            answer = _line(client)
+            answer = _line(lines)
         except (OSError, ValueError) as error:
             raise SourceError(f"{path}: {_why(error)}: expected the socket of a running sidecar") from None
         if answer != MARKED:
@@ -179,30 +180,24 @@ def tell(path: str, *, wait: bool = False, on_marked: Callable[[], None] = lambd
             return answer
         client.settimeout(MAX_WAIT_S)
         try:
-            return _line(client) or "sidecar ended"
+            return _line(lines) or "sidecar ended"
         except OSError as error:
             raise SourceError(f"{path}: {_why(error)} while it waited for the engine") from None
 
 
-def _line(peer: socket.socket) -> str:
-    """One short line, without its end; what came before the connection's end if there is none."""
-    data = b""
-    while b"\n" not in data and len(data) < _MAX_LINE_BYTES:
-        part = peer.recv(_MAX_LINE_BYTES - len(data))
-        if not part:
-            break
-        data += part
-    return data.partition(b"\n")[0].decode("ascii", "replace").strip()
+def _line(lines: BinaryIO) -> str:
+    """The next line, which is short; what came before the connection's end if there is none."""
+    return lines.readline(_MAX_LINE_BYTES).decode("ascii", "replace").strip()
 
 
 def _listen(path: str) -> socket.socket:
     """Bind and listen; a socket that a dead process left is taken away, a living one's is not."""
     with contextlib.ExitStack() as undo:
-        sock = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        sock = undo.enter_context(socket.socket(socket.AF_UNIX))
         try:
             _clear(path)
+            os.fchmod(sock.fileno(), 0o600)  # before there is a file: bind gives it this mode, less the umask
             sock.bind(path)
-            os.chmod(path, 0o600)
             sock.listen(_MAX_CLIENTS)
         except (OSError, ValueError) as error:
             raise UsageError(f"--mark.socket: cannot listen on {path}: {_why(error)}") from None
@@ -218,17 +213,17 @@ def _clear(path: str) -> None:
     """
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
-            raise OSError(errno.EEXIST, "a file that is no socket is there")
+            raise OSError("a file that is no socket is there")
     except FileNotFoundError:
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+    with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(_COMMAND_S)
         try:
             probe.connect(path)
         except ConnectionRefusedError:
             os.unlink(path)
             return
-    raise OSError(errno.EADDRINUSE, "another sidecar listens there; give each its own path")
+    raise OSError("another sidecar listens there; give each its own path")
 
 
 def _why(error: Exception) -> str:

@@ -7,6 +7,7 @@ Runs on Python 3.9 (it travels in the drain bundle).
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Optional, Tuple
@@ -61,7 +62,6 @@ class DrainOptions:
         grace_s: the Pod's `terminationGracePeriodSeconds`, 15 to 3600.
         exit_reserve_s: what the engine needs to exit after SIGTERM; SGLang's prefill and decode roles need 20.
         max_grace_s: the longest that this node lets a Pod terminate (node shutdown, spot reclaim), where that is known.
-        deletion_grace_s: the Pod's `metadata.deletionGracePeriodSeconds`, where it could be read.
         connections: whether clients' connections count; None: where they can be seen.
         stale_after_s: ends the wait for requests that nobody waits for; None: never. Not for prefill or decode roles.
         on_http_error: one of ON_HTTP_ERROR.
@@ -75,7 +75,6 @@ class DrainOptions:
     grace_s: float = 30.0
     exit_reserve_s: float = 5.0
     max_grace_s: Optional[float] = None
-    deletion_grace_s: Optional[float] = None
     connections: Optional[bool] = None
     stale_after_s: Optional[float] = None
     on_http_error: str = BY_CONNECTIONS
@@ -100,7 +99,7 @@ class DrainOptions:
                 f"of at least {self.exit_reserve_s + MIN_WINDOW_S:g} s, or no time is left to drain"
             )
         for flag, seconds in (("--max-grace", self.max_grace_s), ("--drain-stale-after", self.stale_after_s)):
-            if seconds is not None and not 0 < seconds < float("inf"):
+            if seconds is not None and not 0 < seconds < math.inf:
                 raise UsageError(f"{flag} is {seconds:g} s: expected more than 0")
         if self.on_http_error not in ON_HTTP_ERROR:
             raise UsageError(f"--on-http-error is {self.on_http_error!r}: expected {' or '.join(ON_HTTP_ERROR)}")
@@ -134,9 +133,11 @@ class DrainOptions:
 
     @property
     def effective_grace_s(self) -> float:
-        """The smallest of the configured grace period, the one of this very deletion, and the node's limit."""
-        given = (self.grace_s, self.deletion_grace_s, self.max_grace_s)
-        return min(seconds for seconds in given if seconds is not None)
+        """The smaller of the configured grace period and the node's limit.
+
+        A delete may come with a shorter one (`metadata.deletionGracePeriodSeconds`): nothing in the Pod can read it.
+        """
+        return self.grace_s if self.max_grace_s is None else min(self.grace_s, self.max_grace_s)
 
     @property
     def schedule(self) -> Schedule:

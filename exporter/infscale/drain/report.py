@@ -37,7 +37,7 @@ class DrainReport:
         unusable: those with a counted gauge that was no count (NaN, negative), or a page that was no text.
         inflight: requests in flight at the last read that could tell; None if none could.
         connections: clients connected at the end, idle ones included; None where they cannot be seen.
-        grace_s: the grace period that was gone by: the smallest of those known.
+        grace_s: the grace period that was gone by: the smaller of the Pod's and the limit of its node.
         deadline_s: no read began at or after this many seconds.
         engine: the engine's name; empty where it was neither told nor found.
         restarted: the engine was another process at the end than at the start.
@@ -86,7 +86,7 @@ class DrainReport:
         try:
             loaded = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise place.error(f"not JSON ({str(error)[:80]}): expected a drain's report") from None
+            raise place.error(f"not JSON ({error}): expected a drain's report") from None
         given = checks.mapping(loaded, place)
         if "outcome" not in given:
             raise place.key("outcome").error("missing: expected a drain's report")

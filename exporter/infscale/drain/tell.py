@@ -25,15 +25,16 @@ def append(path: str, line: str) -> bool:
         return False
     try:
         # A descriptor below /proc is opened anew, so that O_NONBLOCK is ours alone and the engine's stays as it was.
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError:
         return False
     try:
-        return os.write(descriptor, line.encode()) > 0
+        os.write(descriptor, line.encode())
     except OSError:
         return False
     finally:
         os.close(descriptor)
+    return True
 
 
 def post(url: str, body: str, timeout_s: float = POST_S) -> bool:
@@ -52,7 +53,7 @@ def post(url: str, body: str, timeout_s: float = POST_S) -> bool:
             "Connection: close",
         ]
         wire.connect(where)
-        wire.send("\r\n".join([*head, "", ""]).encode("ascii") + data)
+        wire.send("\r\n".join([*head, "", ""]).encode() + data)
         return 200 <= read_head(wire).status < 300
     except (UsageError, WireFault):
         return False

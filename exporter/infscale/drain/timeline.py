@@ -13,7 +13,7 @@ Runs on Python 3.9 (it travels in the drain bundle).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional, Union
+from typing import Optional, Tuple, Union
 
 from infscale.drain.options import Schedule
 from infscale.drain.verdict import BUSY, HTTP, IDLE, REFUSED, TLS, UNMEASURED, Verdict, confirms
@@ -75,8 +75,7 @@ class Timeline:
         self._before: Optional[Verdict] = None
         self._idle: Optional[Verdict] = None  # the first of two idle reads
         self._answered = False
-        self._still: Optional[Reading] = None  # nothing moved and nobody was connected since this reading
-        self._still_since_s = 0.0
+        self._still: Optional[Tuple[float, Reading]] = None  # since when nothing moved and nobody was connected
 
     def next(self, now_s: float, verdict: Optional[Verdict] = None) -> Step:
         """What to do now.
@@ -141,6 +140,6 @@ class Timeline:
         ):
             self._still = None
             return False
-        if self._still is None or verdict.restarted or self._still.counters != reading.counters:
-            self._still, self._still_since_s = reading, now_s
-        return now_s - self._still_since_s >= self._stale_after_s
+        if self._still is None or verdict.restarted or self._still[1].counters != reading.counters:
+            self._still = (now_s, reading)
+        return now_s - self._still[0] >= self._stale_after_s

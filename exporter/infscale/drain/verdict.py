@@ -85,23 +85,17 @@ def judge(
     """
     if isinstance(answer, ScrapeFailure):
         return replace(_failed(answer), clients=clients)
-    if answer.status >= 400:
-        return replace(_unanswered(answer, profile, source), clients=clients)
     read = outcome(answer, profile=profile, profiles=profiles, source=source)
+    if answer.status >= 400 and isinstance(read, ReadFailure):
+        return Verdict(HTTP, read.message, clients=clients, answered=True)
     return replace(_measured(read, clients, before), clients=clients, answered=True)
 
 
 def _failed(failure: ScrapeFailure) -> Verdict:
     kinds = {"refused": REFUSED, "tls": TLS, "http": HTTP}
-    fault = {"timeout": TIMEOUT, "unusable": UNUSABLE}.get(failure.kind, "")
+    fault = TIMEOUT if failure.kind == "timeout" else ""
     unreached = failure.kind == "reset" and not failure.connected
     return Verdict(kinds.get(failure.kind, BUSY), failure.message, fault=fault, unreached=unreached)
-
-
-def _unanswered(page: Page, profile: Optional[Profile], source: str) -> Verdict:
-    """An HTTP error; the message names the engine's own flag."""
-    read = outcome(page, profile=profile, source=source)
-    return Verdict(HTTP, read.message if isinstance(read, ReadFailure) else "", answered=True)
 
 
 def _measured(read: Union[Reading, ReadFailure], clients: Optional[Clients], before: Optional[Reading]) -> Verdict:

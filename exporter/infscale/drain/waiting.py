@@ -2,7 +2,9 @@
 
 Kubelet asks when it ends a container, and anybody who reaches the port may ask as well, at any time. So a caller joins
 what runs, and when that ends too early for it (the time was up for whoever asked first, or the engine was idle before
-requests had settled that were routed just before its own delete) the reads go on for it, with its own deadline.
+requests had settled that were routed just before its own delete) the reads go on for it, with its own deadline. The
+places are shared out among addresses, so that nobody who takes them all keeps kubelet out.
+
 Used by `infscale.drain.endpoint`.
 """
 
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -33,9 +36,11 @@ _LATE_S = 10.0
 class _Caller:
     """One that waits; the report is None if the drain failed."""
 
+    client: str
     arrived_s: float
     done: threading.Event = field(default_factory=threading.Event)
     report: DrainReport | None = None
+    turned_away: bool = False
 
 
 class WaitingRoom:
@@ -58,22 +63,45 @@ class WaitingRoom:
         """Whether a drain is under way."""
         return self._running
 
-    def wait(self) -> DrainReport | None:
+    def wait(self, client: str) -> DrainReport | None:
         """Join the drain that runs, or begin one, and wait for its end; None if it failed.
 
+        Args:
+            client: the caller's address.
+
         Raises:
-            TooManyError: MAX_CALLERS wait already.
+            TooManyError: MAX_CALLERS wait, and this one's address has as many places as any; or it lost its place.
         """
-        caller = _Caller(self._clock())
+        caller = _Caller(client, self._clock())
         with self._lock:
             if len(self._callers) >= MAX_CALLERS:
-                raise TooManyError
+                self._make_room(client)
             self._callers.append(caller)
             first, self._running = not self._running, True
         if first:
             threading.Thread(target=self._work, name="drain", daemon=True).start()
         caller.done.wait(self._schedule.return_s + _LATE_S)
+        if caller.turned_away:
+            raise TooManyError
         return caller.report
+
+    def _make_room(self, client: str) -> None:
+        """Turn away the last caller of the address that has most places, if it then has no fewer than `client`.
+
+        So an address that has one place keeps it, and one that has none gets one as long as fewer than MAX_CALLERS
+        addresses ask.
+
+        Raises:
+            TooManyError: no address has so many.
+        """
+        places = Counter(caller.client for caller in self._callers)
+        ((greedy, most),) = places.most_common(1)
+        if most < places[client] + 2:
+            raise TooManyError
+        last = next(caller for caller in reversed(self._callers) if caller.client == greedy)
+        self._callers.remove(last)
+        last.turned_away = True
+        last.done.set()
 
     def _work(self) -> None:
         """Drain until nobody waits any more."""
@@ -106,4 +134,4 @@ class WaitingRoom:
 
 
 class TooManyError(Exception):
-    """As many callers wait as may."""
+    """As many callers wait as may, and this one has no claim to a place."""
