@@ -3,7 +3,7 @@ VENV ?= .venv
 PY = $(VENV)/bin/python
 READY = $(VENV)/.ready
 
-.PHONY: help demo test lint fmt generate bench scoreboard fuzz mutation soak image image-test venv clean
+.PHONY: help demo test lint fmt generate coverage bench scoreboard fuzz mutation soak image image-test venv clean
 
 help: ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name what; do printf '%-16s %s\n' "$$name" "$$what"; done
@@ -29,6 +29,9 @@ generate: $(READY) ## write what is made from code: docs/reference, docs/metrics
 	@$(PY) tools/prometheus_rule.py
 	@$(PY) -m tools.dashboards
 	@$(PY) -m tests.rules.generate
+
+coverage: $(READY) ## which branches of core, exposition, engines, drain and retire their own tests take, in minutes; ARGS="core retire"
+	@$(PY) tools/branches.py $(ARGS)
 
 bench: $(READY) ## every benchmark, one table; JSON=1 for a list of objects, ARGS="--quick", names, or --markdown for docs/performance.md
 	@$(PY) -c 'import simpy' 2>/dev/null || $(PY) -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e '.[bench]'
