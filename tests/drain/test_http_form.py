@@ -103,7 +103,7 @@ def drain_row_here(row: Row, certs: Certs) -> DrainReport:
             lambda timeout_s: engine.read(timeout_s)[0],
         )
         DrainEndpoint([beside], TerminationMark(), DrainCounters()).add_routes(router)
-        answer = router.dispatch(Request("GET", "/drain"))
+        answer = router.dispatch(Request("GET", "/drain", client="127.0.0.1"))
         assert answer.status == 200
         return DrainReport.from_json(answer.body)
 
