@@ -11,9 +11,17 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
+import time
+from typing import cast
 
 import pytest
 
+from infscale.recording import Recording
+from infscale.replay import Replay
+from infscale_sim.demo.replay import Shown, Sidecar, show
+from infscale_sim.demo.screen import Screen
+from infscale_sim.demo.stop import Signals, Stopped
 from tests.recorded import VLLM
 from tests.sim.demo_process import children_of, demo, ended, is_gone, port_of, told_of_taken_port
 
@@ -145,3 +153,26 @@ def test_demo_tells_that_the_sidecar_died():
     assert status == 1
     assert re.fullmatch(r"infscale: the sidecar ended with status -9: .*\n", err)
     assert "agreed on" in out
+
+
+def test_a_demo_that_is_late_with_each_line_can_be_ended_and_ends():
+    """On a machine that takes more than a second for a line: a signal ends it, and so does the end of the recording."""
+
+    class Late:
+        def read(self) -> Shown:
+            time.sleep(1.05)
+            return Shown("ok", 0.0, 0.0, 0.0)
+
+    class Told(Signals):
+        def __init__(self) -> None:
+            self._received = 0
+
+    signals, recording = Told(), Recording.load(VLLM)
+    slow, fast = Replay(recording), Replay(recording, speed=500.0)
+    with contextlib.ExitStack() as stack:
+        stack.callback(slow.stop)
+        stack.callback(fast.stop)
+        threading.Timer(2.5, signals._on_signal, (signal.SIGTERM, None)).start()
+        with pytest.raises(Stopped, match="SIGTERM"):
+            show(slow, cast(Sidecar, Late()), Screen(12), signals)
+        show(fast, cast(Sidecar, Late()), Screen(12), Told())

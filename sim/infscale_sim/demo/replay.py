@@ -192,9 +192,11 @@ def show(replay: Replay, sidecar: Sidecar, screen: Screen, signals: Signals) -> 
     replay.start()
     try:
         for second in itertools.count(1):
-            while (left_s := began_s + second - time.monotonic()) > 0:
+            left_s = 1.0
+            while left_s > 0:  # once at least: where a machine is too busy for a line a second, each of them is late
                 signals.check()
-                if replay.wait(min(0.1, left_s)):
+                left_s = began_s + second - time.monotonic()
+                if replay.wait(min(0.1, max(0.0, left_s))):
                     return
             shown = sidecar.read()
             line = recording.lines[recording.index_at(replay.now_s)]
