@@ -161,7 +161,7 @@ class Strict:
     Attributes:
         seen: the heads of the requests, without probes.
         faults: what was no request: something came through that the activator should have refused.
-        late: how many requests of an input whose client has left may be read only during the next one.
+        late: how many requests the input before had: of one whose client has left, what was sent on is read later.
     """
 
     def __init__(self) -> None:
@@ -265,7 +265,7 @@ def activator(data: bytes) -> None:
             except TimeoutError:
                 quiet = quiet + 1 if under_way() else _QUIET_ROUNDS
     requests = data.count(b"HTTP/1.")
-    most, replica.late = requests + replica.late, requests if under_way() else 0
+    most, replica.late = requests + replica.late, requests
     end_s = time.monotonic() + 20
     while under_way():  # what its client has left is cancelled at once
         assert time.monotonic() < end_s, "a request outlives its client"
