@@ -119,7 +119,7 @@ def test_an_engine_that_closed_its_port(tmp_path) -> None:
 def test_tables_are_read_within_bounds(tmp_path) -> None:
     """Up to 100,000 lines of each, whatever bytes stand there, and however long a line is."""
     rows = table((ENGINE, "0200000A:C000", "01", 0, 0, 21)).encode()
-    (tmp_path / "odd").write_bytes(b"\xff\xfe\n" + rows)
+    (tmp_path / "odd").write_bytes(b"\xff\xfe :1F40 \n" + rows)
     (tmp_path / "long").write_bytes(b"\n" * MAX_ROWS + rows)
     (tmp_path / "wide").write_bytes(b"x" * MAX_ROWS * MAX_ROW_BYTES + b"\n" + rows)
     assert Connections(8000, (str(tmp_path / "odd"),))() == Clients(1)
