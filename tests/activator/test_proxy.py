@@ -369,6 +369,7 @@ SMUGGLED = {
     "a huge head": b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 20000 + b"\r\n\r\n",
     "a broken chunk": b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n",
     "no path": b"GET http://elsewhere/ HTTP/1.1\r\nHost: x\r\n\r\n",
+    "HTTP/2 in the words of 1": b"POST / HTTP/2.0\r\nHost: x\r\nContent-Length: 4\r\n\r\nabcd",
     "no host": b"GET / HTTP/1.1\r\n\r\n",
     "two hosts": b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
     "two hosts in one": b"GET / HTTP/1.1\r\nHost: a, b\r\n\r\n",

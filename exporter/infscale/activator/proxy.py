@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from aiohttp import HttpVersion10, web
+from aiohttp import HttpVersion10, HttpVersion11, web
 
 from infscale.activator.body import announced, read_body
 from infscale.activator.comments import HeldClient, asks_for_stream
@@ -165,11 +165,12 @@ def _check(request: web.BaseRequest) -> None:
     """Refuse what cannot be passed on.
 
     Raises:
-        Refusal: a tunnel, a target that is no path, a version before HTTP/1.0, or two hosts in one Host: a replica
-            might take the second. None, or two of the field, aiohttp refuses (RFC 9112 section 3.2).
+        Refusal: a tunnel, a target that is no path, another version than HTTP/1.0 and 1.1, or two hosts in one Host: a
+            replica might take the second. None, or two of the field, aiohttp refuses (RFC 9112 section 3.2).
     """
-    if request.version < HttpVersion10:  # HTTP/0.9 has no headers and no body, and yet the parser takes both
-        raise Refusal(400, "the request names no version of HTTP: expected HTTP/1.1", close=True)
+    # HTTP/0.9 has no headers and no body, 2 another framing, and yet the parser takes both.
+    if not HttpVersion10 <= request.version <= HttpVersion11:
+        raise Refusal(400, "the request names neither HTTP/1.0 nor HTTP/1.1: expected HTTP/1.1", close=True)
     if request.method == "CONNECT":
         raise Refusal(501, "tunnels are not for this proxy", close=True)
     if not request.raw_path.startswith("/"):
