@@ -141,7 +141,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
     """Serves the pages without a line in the log."""
 
     def log_message(self, format, *args):
-        pass
+        """Say nothing."""
 
 
 @pytest.fixture(scope="module")

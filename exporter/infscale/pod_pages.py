@@ -186,6 +186,7 @@ class PodPages:
         began_s = self._clock()
 
         def failed(kind: str, error: Exception) -> ScrapeFailure:
+            """The failure, with how long it took."""
             return ScrapeFailure(kind, str(error), False, self._clock() - began_s)
 
         if timeout_s <= 0:

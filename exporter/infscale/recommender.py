@@ -32,6 +32,7 @@ def recommender_routes(
     add_workload_routes(router, evaluator, wall_clock=wall_clock)
 
     def page(_request: Request) -> Response:
+        """The page for a person."""
         body = recommender_page(evaluator.view(), evaluator.history, wall_clock(), max_age_s=evaluator.max_age_s)
         return Response(body=body, content_type=HTML)
 
@@ -43,10 +44,12 @@ def add_workload_routes(router: Router, evaluator: Evaluator, *, wall_clock: Cal
     """The paths that KEDA's metrics-api trigger reads, on whichever role evaluates."""
 
     def recommended(_request: Request) -> Response:
+        """`/api/v1/recommendation`."""
         answer = recommendation(evaluator.view(), evaluator.history, wall_clock(), max_age_s=evaluator.max_age_s)
         return json_response(answer, status_of(answer))
 
     def loaded(_request: Request) -> Response:
+        """`/api/v1/load`."""
         answer = load(evaluator.view(), wall_clock(), max_age_s=evaluator.max_age_s)
         return json_response(answer, status_of(answer))
 

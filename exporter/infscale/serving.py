@@ -30,6 +30,7 @@ def metrics_route(renderer: Renderer) -> Callable[[Request], Response]:
     """`/metrics`, in the format and encoding that the scrape asks for."""
 
     def answer(request: Request) -> Response:
+        """One scrape."""
         headers = request.headers
         page = renderer.page(headers.get("accept", ""), accepts_gzip(headers.get("accept-encoding", "")))
         more = {"Vary": "Accept, Accept-Encoding"}
@@ -57,6 +58,7 @@ def kubelet_routes(ready: Callable[[], bool], why_not_ready: Callable[[], str] =
     router.add("/-/healthy", lambda _request: Response(body=b"healthy\n"))
 
     def readiness(_request: Request) -> Response:
+        """200, or 503 with the reason."""
         why = why_not_ready() if ready() else "stopping"
         return Response(503, f"{why}\n".encode()) if why else Response(body=b"ready\n")
 

@@ -63,6 +63,7 @@ def load_yaml(path: str) -> dict[str, object]:
     """
 
     def read(text: str) -> object:
+        """The document as plain values."""
         root = yaml.compose(text, Loader=_Loader)
         if root is None:
             raise ConfigError("the file is empty, expected settings", source=path)

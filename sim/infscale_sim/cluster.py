@@ -126,6 +126,7 @@ class Cluster:
         if self.scenario.balance == "round_robin":
 
             def next_one() -> int:
+                """One replica after the other."""
                 self.turn = (self.turn + 1) % count
                 return self.turn
 
@@ -133,6 +134,7 @@ class Cluster:
         if self.scenario.balance == "random2":
 
             def of_two() -> int:
+                """Of two drawn at random, the one with less to do."""
                 if count == 1:
                     return 0
                 one, other = sorted(self.random.sample(range(count), 2))

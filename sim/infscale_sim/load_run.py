@@ -133,6 +133,7 @@ class Runner:
         record = self.record
 
         def tell(event: Event) -> None:
+            """Record a piece of the answer, and how many tokens the engine says it has."""
             if event.text:
                 record.piece(asked, self._loop.time())
             if event.tokens is not None:

@@ -23,6 +23,7 @@ class Rig:
         self.queue = HoldQueue(max_requests, max_bytes, hold_s, self)
 
     def ended(self, outcome: str, held_s: float | None) -> None:
+        """A request is out of the queue."""
         self.ended_so.append((outcome, held_s))
 
     def held(self, name: str, now_s: float, size_bytes: int = 0) -> Ticket:
@@ -32,9 +33,11 @@ class Rig:
         return ticket
 
     def line_up(self, ticket: Ticket, name: str, now_s: float) -> None:
+        """A request that is in the queue waits for its turn."""
         self.queue.line_up(ticket, now_s, lambda endpoint: self.call(name, endpoint))
 
     def call(self, name: str, endpoint: Endpoint | None) -> bool:
+        """It is a request's turn; whether it is still there."""
         self.called.append((name, endpoint))
         return name not in self.gone
 

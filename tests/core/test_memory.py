@@ -36,7 +36,7 @@ from infscale.core.state import Recommendation, ScaleEvent, State
 from infscale.core.state import to_json as hpa_json
 from infscale.core.work import MOST_LEARNED
 from infscale.errors import StateError
-from tests.core.workload import fleet, serving, through_json
+from tests.core.workload import fleet, refusals, serving, through_json
 
 times = st.floats(-1e9, 1e12)
 amounts = st.floats(0, 1e15)
@@ -190,15 +190,7 @@ def test_what_is_said_of_each_part_that_is_wrong(golden):
 
 def test_each_fault_as_a_person_reads_it(golden):
     """The whole line for each value above, and for each part that is missing."""
-    good = GOOD
-    values = [{**good, **change} for change, _ in FOREIGN]
-    values += [{name: value for name, value in good.items() if name != key} for key in good]
-    lines = []
-    for value in (*values, None):
-        with pytest.raises(StateError) as refused:
-            from_json(value)
-        lines.append(f"{refused.value}\n")
-    golden("state-faults.txt", "".join(lines))
+    golden("state-faults.txt", refusals(from_json, GOOD, (change for change, _ in FOREIGN)))
 
 
 @pytest.mark.parametrize("data", [None, [], "state", {}, {"version": 1}])

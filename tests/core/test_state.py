@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from infscale.core.numbers import MAX_INT32
 from infscale.core.state import Recommendation, ScaleEvent, State, from_json, to_json
 from infscale.errors import StateError
+from tests.core.workload import refusals
 
 counts = st.integers(0, MAX_INT32)
 times = st.floats(allow_nan=False, allow_infinity=False)
@@ -66,15 +67,7 @@ def test_what_was_not_written_by_the_core_is_refused(change, place):
 
 def test_each_fault_as_a_person_reads_it(golden):
     """The whole line for each value above, and for each part that is missing."""
-    good = to_json(State())
-    values = [{**good, **change} for change, _ in FOREIGN]
-    values += [{name: value for name, value in good.items() if name != key} for key in good]
-    lines = []
-    for value in (*values, None):
-        with pytest.raises(StateError) as refused:
-            from_json(value)
-        lines.append(f"{refused.value}\n")
-    golden("state-faults-hpa.txt", "".join(lines))
+    golden("state-faults-hpa.txt", refusals(from_json, to_json(State()), (change for change, _ in FOREIGN)))
 
 
 @pytest.mark.parametrize("data", [None, [], "state", {}])

@@ -7,7 +7,10 @@ spreads evenly over the serving ones. The state goes through JSON between any tw
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+
+import pytest
 
 from infscale.core.grammar import parse_policy
 from infscale.core.layer import decide
@@ -15,8 +18,23 @@ from infscale.core.memory import ScaleState
 from infscale.core.memory_json import from_json, to_json
 from infscale.core.replicas import Fleet, Held, Phase, Replica
 from infscale.core.scale_decision import ScaleDecision
+from infscale.errors import StateError
 
 STEP_S = 15.0
+
+
+def refusals(
+    read: Callable[[object], object], good: Mapping[str, object], changes: Iterable[Mapping[str, object]]
+) -> str:
+    """The whole line that a reader refuses each value with: `good` with each of the changes, without each key, None."""
+    values: list[object] = [{**good, **change} for change in changes]
+    values += [{name: value for name, value in good.items() if name != key} for key in good]
+    lines = []
+    for value in (*values, None):
+        with pytest.raises(StateError) as refused:
+            read(value)
+        lines.append(f"{refused.value}\n")
+    return "".join(lines)
 
 
 def serving(name: str, inflight: float = 0.0, **fields) -> Replica:

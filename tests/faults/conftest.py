@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.certs import Certs, make_certs
 from tests.faults.rig import COUNTED, POLICY, SLOW_LOOK, Pair
 from tests.recommender_process import Recommender
 
@@ -30,3 +31,9 @@ def watching(both: Pair) -> Iterator[Recommender]:
     """A recommender over the two."""
     with Recommender(both.static, *COUNTED, POLICY, SLOW_LOOK, "--interval=0.1") as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def certs(tmp_path_factory: pytest.TempPathFactory) -> Certs:
+    """Certificates of the API server."""
+    return make_certs(tmp_path_factory.mktemp("certs"))

@@ -7,27 +7,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests import recommender_process
-from tests.certs import Certs, make_certs
+from tests.certs import Certs
+from tests.faults.api_faults import Wrong, down, forbid, goes_wrong
 from tests.faults.rig import ADDRESSES, Pair, Relay
 from tests.kube import objects
 from tests.kube.apiserver import ApiServer
 from tests.kube.controller import follow_replicas
 from tests.kube.street import ENGINE, SIDECAR
-from tests.kube.wire import Fault
 from tests.sidecar_process import LONG_S
-
-ALWAYS = 10**9
-
-
-@pytest.fixture(scope="module")
-def certs(tmp_path_factory: pytest.TempPathFactory) -> Certs:
-    """Certificates of the API server."""
-    return make_certs(tmp_path_factory.mktemp("certs"))
 
 
 @pytest.fixture
@@ -71,26 +62,7 @@ def kube(way: Relay, certs: Certs, tmp_path: Path) -> Callable[[], tuple[int, st
     return run
 
 
-def goes_wrong(what: str, path: str = "", **more: Any) -> Callable[[ApiServer, Relay], None]:
-    """A fault of every request."""
-
-    def begin(api: ApiServer, way: Relay) -> None:
-        api.faults[:] = [Fault(what, path=path, times=ALWAYS, **more)]
-
-    return begin
-
-
-def down(api: ApiServer, way: Relay) -> None:
-    """Nothing listens there."""
-    way.refuse()
-
-
-def forbid(api: ApiServer, way: Relay) -> None:
-    """Its Role is taken away."""
-    api.role = []
-
-
-API: dict[str, tuple[Callable[[ApiServer, Relay], None], str]] = {
+API: dict[str, tuple[Wrong, str]] = {
     "down": (down, "cannot be reached: Connection refused"),
     "hangs": (goes_wrong("hang"), "within 10 s"),
     "overloaded": (goes_wrong("status", status=503), "503"),

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.certs import Certs, make_certs
+from tests.certs import Certs
+from tests.faults.api_faults import Wrong, down, forbid, goes_wrong
 from tests.faults.rig import (
     ADDRESSES,
     COUNTED,
@@ -31,12 +32,10 @@ from tests.fleet.prometheus_process import Prometheus
 from tests.kube import objects
 from tests.kube.apiserver import ApiServer
 from tests.kube.controller import follow_replicas
-from tests.kube.wire import Fault
 from tests.recommender_process import PodRecommender, Recommender
 
 Result = list[dict[str, Any]]
 EMPTY = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
-ALWAYS = 10**9
 
 
 @pytest.fixture(scope="module")
@@ -223,12 +222,6 @@ def test_dns_that_is_stale(pair, names, resolving):
     assert asked_since(resolving, began_s) == {2}
 
 
-@pytest.fixture(scope="module")
-def certs(tmp_path_factory: pytest.TempPathFactory) -> Certs:
-    """Certificates of the API server."""
-    return make_certs(tmp_path_factory.mktemp("certs"))
-
-
 @pytest.fixture
 def api(certs: Certs) -> Iterator[ApiServer]:
     """An API server with a Deployment of two, whose Pods are the pair."""
@@ -262,26 +255,7 @@ def stored(api: ApiServer) -> int:
     return asked
 
 
-def goes_wrong(what: str, path: str = "", **more: Any) -> Callable[[ApiServer, Relay], None]:
-    """A fault of every request."""
-
-    def begin(api: ApiServer, way: Relay) -> None:
-        api.faults[:] = [Fault(what, path=path, times=ALWAYS, **more)]
-
-    return begin
-
-
-def down(api: ApiServer, way: Relay) -> None:
-    """Nothing listens there."""
-    way.refuse()
-
-
-def forbid(api: ApiServer, way: Relay) -> None:
-    """Its Role is taken away."""
-    api.role = []
-
-
-API: dict[str, tuple[Callable[[ApiServer, Relay], None], str]] = {
+API: dict[str, tuple[Wrong, str]] = {
     "down": (down, "reach"),
     "resets": (goes_wrong("reset"), "reach"),
     "hangs": (goes_wrong("hang"), "within 10 s"),

@@ -29,6 +29,7 @@ class Kind:
 
     @property
     def api_version(self) -> str:
+        """As in an object's `apiVersion`: `apps/v1`, `v1`."""
         return f"{self.group}/{self.version}".lstrip("/")
 
     def named(self, name: str) -> str:

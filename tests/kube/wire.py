@@ -59,6 +59,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:
+        """A new connection."""
         sock, address = super().get_request()
         if self._tls:  # the handshake is done by the first read, in the connection's thread
             sock = self._tls.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
@@ -66,10 +67,12 @@ class Server(ThreadingHTTPServer):
         return sock, address
 
     def shutdown_request(self, request: Any) -> None:
+        """A connection has ended."""
         self._connections.discard(request)
         self.close_request(request)
 
     def end_connections(self) -> None:
+        """Let no client wait for the end of its connection."""
         for sock in list(self._connections):
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)

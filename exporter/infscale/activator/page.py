@@ -40,6 +40,7 @@ def activator_routes(activator: Activator, workload: WorkloadName, woken: Callab
     router.add("/api/v1/held", lambda _request: json_response(held(activator, workload, woken())))
 
     def page(_request: Request) -> Response:
+        """The page for a person."""
         return Response(body=activator_page(held(activator, workload, woken()), activator), content_type=HTML)
 
     router.add("/", page)

@@ -145,6 +145,7 @@ class Activator:
         )
 
         def held() -> None:
+            """Hurry the probes for the first request in line, and wake the workload."""
             if len(self.queue) == 1:  # the others wait for the same
                 prober.hurry()
             self.on_held()

@@ -106,6 +106,7 @@ class Upstream:
         sent = False
 
         def once() -> None:
+            """Tell that the request goes out; a second time it is not sent again."""
             nonlocal sent
             if sent:
                 raise _SentBefore

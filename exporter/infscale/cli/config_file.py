@@ -38,6 +38,7 @@ def config_file_option(settings: Callable[[click.Command], dict[str, Setting]] |
     """
 
     def load(ctx: click.Context, _param: click.Parameter, value: str | None) -> Config:
+        """Read the file where the flag is read: the other flags take their defaults from it."""
         from infscale.config_values import Config
 
         if value is None:
@@ -84,6 +85,7 @@ def _either(one: Setting, other: Setting) -> Setting:
     from infscale.config_values import Setting
 
     def read(value: Any) -> object:
+        """As the one setting where that takes it, else as the other."""
         try:
             return one.read(value)
         except ValueError:
@@ -101,6 +103,7 @@ def _setting(param: click.Option) -> Setting:
     numbers = kind not in ("boolean", "text", "path", "file", "choice")
 
     def read(value: Any) -> object:
+        """The value as it stands, if the flag would take it."""
         if isinstance(value, bool):
             fits = kind == "boolean"
         else:

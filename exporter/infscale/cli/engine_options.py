@@ -68,6 +68,7 @@ def chosen(config: Config, engine: str | None, select: Iterable[str]) -> Chosen:
     wanted = tuple(_selector(pair) for pair in select)
 
     def selecting(profile: Profile) -> Profile:
+        """The profile, counting only the series that `--engine.select` names."""
         return replace(profile, select=profile.select + wanted) if wanted else profile
 
     told = selecting(config.engine(engine)) if engine is not None else None

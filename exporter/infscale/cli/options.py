@@ -54,6 +54,7 @@ def log_options(function: F) -> F:
     @option("--log.format", type=click.Choice(list(logs.FORMATS)), default="logfmt", help="Form of a log line.")
     @functools.wraps(function)
     def with_logs(*arguments: Any, log_level: str, log_format: str, **named: Any) -> Any:
+        """Set the log up, then run the command."""
         logs.setup(log_level, log_format)
         return function(*arguments, **named)
 

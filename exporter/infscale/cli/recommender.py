@@ -79,12 +79,14 @@ def command(ctx: click.Context, /, config_file: Config, config_check: bool, **fl
     evaluator = evaluator_of(flags, policy, source, applier=applier)
 
     def use_engines(new: Chosen) -> None:
+        """Read engines without a sidecar as these from now on."""
         pages.profile, pages.profiles = new.told, new.profiles
 
     reloader = Reloader(reload_of(ctx, use_engines, evaluator))
     reloader.install()
 
     def start() -> None:
+        """Begin to evaluate, and to reload when asked."""
         evaluator.start()
         reloader.start()
 

@@ -39,6 +39,7 @@ def reload_of(
     """
 
     def reload() -> list[str]:
+        """Read everything anew before anything is taken over; the flags that changed and need a restart."""
         flags = flags_anew(ctx)
         engines = chosen(flags["config_file"], flags["engine"], flags["engine_select"])
         check_web_config(flags["web_config_file"])

@@ -65,6 +65,7 @@ def stop_signals() -> Iterator[list[int]]:
     received: list[int] = []
 
     def on_signal(number: int, frame: FrameType | None) -> None:
+        """Remember that it came."""
         received.append(number)
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}

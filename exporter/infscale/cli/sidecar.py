@@ -85,6 +85,7 @@ def command(ctx: click.Context, /, config_file: Config, config_check: bool, **fl
     withdraw = withdraw_endpoint_of(flags, pod)
 
     def use_engines(new: Chosen) -> None:
+        """Look for these engines from now on, on the page, beside it and in drains."""
         settings.profile, settings.profiles = new.told, new.profiles
         if pages is not None:
             pages.profile, pages.profiles = new.told, new.profiles
@@ -95,6 +96,7 @@ def command(ctx: click.Context, /, config_file: Config, config_check: bool, **fl
     parts = [part for part in (withdraw, marking, evaluator, reloader) if part is not None]
 
     def start() -> None:
+        """Begin what runs beside the listeners."""
         for part in parts:
             part.start()
 

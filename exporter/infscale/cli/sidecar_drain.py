@@ -62,6 +62,7 @@ def endpoint_of(
     from infscale.drain.ledger import Beside
 
     def beside(engine: Engine, url: str) -> Beside:
+        """The engine as its drain reads it."""
         return Beside(
             options_of(url, flags), profiles, lambda: engine.profile, lambda timeout_s: engine.read(timeout_s)[0]
         )

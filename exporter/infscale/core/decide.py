@@ -60,6 +60,7 @@ def evaluate(policy: Policy, observation: Observation, state: State) -> tuple[De
     """
 
     def proposed() -> Proposed:
+        """What the metrics propose together."""
         outcomes = [
             propose(metric, measurement, observation, policy)
             for metric, measurement in zip(policy.metrics, observation.measurements, strict=True)

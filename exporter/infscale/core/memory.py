@@ -165,11 +165,13 @@ def compact(log: Log | None) -> Log | None:
 
 def _with_times(state: ScaleState, now_s: float, *, drop: bool) -> ScaleState:
     def entries(timed: tuple[_Timed, ...]) -> tuple[_Timed, ...]:
+        """A log without what lies after `now_s`, or with it set to `now_s`."""
         if drop:
             return tuple(entry for entry in timed if entry.time_s <= now_s)
         return tuple(entry if entry.time_s <= now_s else replace(entry, time_s=now_s) for entry in timed)
 
     def instant(time_s: float | None) -> float | None:
+        """The same for one time."""
         return time_s if time_s is None or time_s <= now_s else (None if drop else now_s)
 
     hpa, log = state.hpa, state.hpa.recommendations

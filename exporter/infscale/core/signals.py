@@ -140,6 +140,7 @@ def _requests(goal: Goal, scene: Scene) -> Signal:
     demand = demand_of(goal.metric, _target(goal), view)
 
     def asked(requests: float) -> Outcome:
+        """What the HPA would propose for so many requests."""
         measurement = Measurement(samples_milli=(to_milli(requests),))
         return propose(metric, measurement, scene.observation, scene.hpa)
 

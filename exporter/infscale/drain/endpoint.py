@@ -127,6 +127,7 @@ class DrainEndpoint:
         engine = self._engines[index]
 
         def remember(note: ReadNote) -> None:
+            """Keep the last reading: whoever is cut in the end was in it."""
             if note.verdict.reading is not None:
                 readings[index] = note.verdict.reading
 

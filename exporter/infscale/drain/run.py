@@ -142,6 +142,7 @@ class _Reader:
         found: List[Verdict] = []
 
         def work() -> None:
+            """Judge the page on a thread of its own, which may be left behind."""
             found.append(
                 judge(
                     answer,

@@ -39,6 +39,7 @@ def drain_together(drains: Sequence[Callable[[], DrainReport]], clock: Callable[
     ended_s: dict[int, float] = {}
 
     def run(index: int) -> None:
+        """Drain one engine; a second look at it adds to the first."""
         report = drains[index]()
         ended_s[index] = clock()
         before = reports.get(index)
@@ -103,6 +104,7 @@ def _at_once(run: Callable[[int], None], indices: Sequence[int]) -> None:
     failed: list[int] = []
 
     def guarded(index: int) -> None:
+        """A drain that fails is logged, and the others go on."""
         try:
             run(index)
         except Exception:

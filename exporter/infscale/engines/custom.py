@@ -113,6 +113,7 @@ def _names(value: object) -> tuple[str, ...]:
 
 def _word(pattern: re.Pattern[str], expected: str) -> Callable[[object, Place], str]:
     def read(value: object, place: Place) -> str:
+        """The word at a place, or the error that names the place."""
         word = checks.text(value, place, expected=expected)
         if not pattern.fullmatch(word):
             raise place.error(f"expected {expected}, got {checks.described(word)}")
@@ -128,6 +129,7 @@ _one_word = _word(_LABEL, "one word (letters, digits and '_')")
 
 def _words(read: Callable[[object, Place], str]) -> Callable[[object, Place], tuple[str, ...]]:
     def read_all(value: object, place: Place) -> tuple[str, ...]:
+        """One word, or a list of them."""
         if isinstance(value, str):
             return (read(value, place),)
         return tuple(read(item, place.item(index)) for index, item in enumerate(checks.items(value, place)))

@@ -158,6 +158,7 @@ def _listed(target: _Target) -> bool:
 
 def _sighting(name: str, target: _Target) -> Sighting:
     def total(metric: str) -> float | None:
+        """The sum of a metric over its models; None where there is no series of it."""
         found = target.values.get(f"infscale_{metric}")
         return sum(found.values()) if found else None
 

@@ -52,6 +52,7 @@ class Reader:
             threaded[index] = self._submit(asks[index], deadline)
 
         def answered(position: int, answer: Answer) -> None:
+            """What the crowd was answered; who is sent elsewhere is read by a thread."""
             index = crowd[position]
             if isinstance(answer, Page) and 300 <= answer.status < 400:
                 threaded[index] = self._submit(asks[index], deadline)  # fetch knows which redirects to follow

@@ -122,6 +122,7 @@ class Survey:
             )
 
             def understand(answer: Answer) -> Sighting:
+                """The page of the engine, as its watch sees it."""
                 return self._engines.understand(name, url, answer, now_s)
 
             return Ask(target, understand)

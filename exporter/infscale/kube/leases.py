@@ -26,6 +26,7 @@ class Leases:
         target = _target(namespace, name)
 
         def step(lease: Lease) -> Lease | None:
+            """The Lease to write, by the rules of `lease`; None: it is another's."""
             match next_step(lease, identity, now_s, self._unchanged_since(target, lease, now_s)):
                 case Step.RENEW:
                     return renewed(lease, duration_s, now_s)
@@ -49,6 +50,7 @@ class Leases:
 
     def _change_own(self, lease: Lease, change: Callable[[Lease], Lease]) -> Lease | None:
         def step(present: Lease) -> Lease | None:
+            """The Lease to write while it is ours; None: it is another's by now."""
             return change(present) if present.holder == lease.holder else None
 
         try:

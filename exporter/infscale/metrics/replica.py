@@ -118,6 +118,7 @@ def _state(views: Sequence[View]) -> tuple[str, str]:
     """The worst state and its message; of engines without a fault `fresh` or `asleep` only if all of them are."""
 
     def rank(index: int) -> tuple[int, bool]:
+        """The worst state first; of equals the one without a reading."""
         view = views[index]
         place = WORST_FIRST.index(view.state) if view.state in WORST_FIRST else len(WORST_FIRST)
         return place, view.reading is not None

@@ -118,6 +118,7 @@ class Looker:
 
     def _loads(self, pods: Sequence[Pod], claims: dict[str, Claim | Verdict]) -> dict[str, Verdict]:
         def load(pod: Pod) -> Verdict:
+            """What one Pod has in flight, or what is not right with it."""
             found = claims[pod.name]
             return self._reader.load(pod, found) if isinstance(found, Claim) else found
 

@@ -46,6 +46,7 @@ def _expanded(word: str, env: Mapping[str, str]) -> str:
     """As the kubelet expands it: `$$(NAME)` is `$(NAME)`, and what is not known stays as it is."""
 
     def value(match: re.Match[str]) -> str:
+        """What stands for a reference of the kubelet's."""
         if match[1]:
             return match[0][1:]
         return env.get(match[2], match[0])
@@ -75,6 +76,7 @@ def _script_words(script: str, env: Mapping[str, str]) -> list[str]:
     """The words of a script, as the shell splits it: a line that ends in a backslash goes on in the next."""
 
     def value(match: re.Match[str]) -> str:
+        """What stands for a shell's variable."""
         name = match[1] or match[2]
         return match[0] if f"{name}=" in script else env.get(name, match[0])  # what it sets itself is not known here
 

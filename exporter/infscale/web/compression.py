@@ -46,6 +46,7 @@ def compressor(remembered: int = 4) -> Callable[[bytes], bytes]:
 
     @lru_cache(maxsize=remembered)
     def compress(body: bytes) -> bytes:
+        """The body, gzipped; the same body gives the same bytes."""
         return gzip.compress(body, LEVEL, mtime=0)
 
     return compress

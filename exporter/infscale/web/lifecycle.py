@@ -104,6 +104,7 @@ class Lifecycle:
         unfinished: list[Stoppable] = []
 
         def stop(listener: Stoppable) -> None:
+            """Stop one, and remember it if requests were still under way."""
             if not listener.stop(drain_s):
                 unfinished.append(listener)
 

@@ -128,6 +128,7 @@ async def _main(client: Client, plan: Plan) -> int:
     told: list[int] = []
 
     def on_signal(number: int) -> None:
+        """Remember that it came, and end the run."""
         told.append(number)
         stop.set()
 

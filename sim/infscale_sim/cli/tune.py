@@ -158,6 +158,7 @@ def _progress(runs: int) -> Iterator[Callable[[Search], None] | None]:
         return
 
     def shown(found: Search | None) -> str:
+        """The best policy so far, beside the bar."""
         best = found.best() if found is not None else None
         return "" if found is None or best is None else found.space.text(best.candidate).partition(",")[0]
 

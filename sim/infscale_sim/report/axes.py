@@ -74,6 +74,7 @@ def seconds_axis(least: float, most: float, *, never: bool) -> Axis:
     end = _NEVER_AT if never else 1.0
 
     def share(value: float) -> float:
+        """Where a value stands, from 0 at the left to 1 at the right end."""
         if value == math.inf:
             return 1.0
         return end * max(0.0, min(1.0, (math.log10(max(value, 1e-9)) - low) / (high - low)))

@@ -139,6 +139,7 @@ def _check(range_s: float, step_s: float) -> None:
 
 def _families(api: Api, history: History, selector: str) -> list[Family]:
     def names_of(matchers: str) -> list[str]:
+        """The metrics with these labels within the history."""
         match = "{" + ",".join(one for one in (matchers, selector) if one) + "}"
         return api.names(match, history.end_s - history.range_s, history.end_s)
 

@@ -110,9 +110,11 @@ def findings_of(
     assert isinstance(scaler, Core)  # noqa: S101 - the space has no other form
 
     def point(one: Tried) -> Point:
+        """A candidate as the report shows it."""
         return _point(one.cost, shortened(found.space.text(one.candidate), defaults), cases.searched)
 
     def held_on(those: Sequence[Case], text: str) -> Iterator[HeldOut]:
+        """The policy on cases that the search has not seen."""
         for case in those:
             yield _held_out(case, text)
             checked()
