@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -19,13 +20,17 @@ def demo(*arguments: str, stdout: int = subprocess.PIPE, **environment: str) -> 
     if "--port" not in arguments:
         with socket.create_server(("127.0.0.1", 0)) as free:
             arguments = (*arguments, "--port", str(free.getsockname()[1]))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "infscale", "demo", *arguments],
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-    )
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup, and inherited
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "infscale", "demo", *arguments],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+        )
+    finally:
+        signal.signal(signal.SIGHUP, former)
     try:
         yield process
     finally:
